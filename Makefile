@@ -1,0 +1,45 @@
+# kfs: `make` lists what there is. Every target sets up .venv by itself.
+PYTHON ?= python3
+VENV ?= .venv
+STUDY ?= embedded
+OVERRIDES ?=
+PORT ?= 8888
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup study test lab lint doctor record clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("kfs needs Python 3.11 or newer, found " + sys.version.split()[0] + "; use make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all]' -c constraints.txt
+	touch $(READY)
+
+setup: $(READY) ## Make .venv with everything pinned (about 3 minutes, 3.5 GB)
+
+study: $(READY) ## Run a study to a site: make study STUDY=embedded|cuda_l1 OVERRIDES='debug=tiny'
+	$(BIN)/kfs study $(STUDY) $(OVERRIDES)
+
+test: $(READY) ## Run the tests: CPU, offline, a few minutes
+	$(BIN)/python -m pytest
+
+lab: $(READY) ## Open JupyterLab on the notebooks
+	$(BIN)/jupyter lab --port $(PORT) --notebook-dir . --LabApp.news_url= notebooks/02_accuracy.ipynb
+
+lint: $(READY) ## Check style, and that notebooks are committed stripped
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/nbstripout --verify notebooks/*.ipynb
+
+doctor: $(READY) ## Say what this machine can do and what is missing
+	$(BIN)/kfs doctor
+
+record: $(READY) ## Measure every host kernel on this CPU, resumable (about an hour); records go to runs/records
+	$(BIN)/kfs record
+
+clean: ## Remove runs and caches of this checkout, not .venv and not downloaded data
+	rm -rf runs .pytest_cache .ruff_cache
