@@ -1,0 +1,195 @@
+"""The host device on real processes. Deadlines are generous where nothing should hang and short where something must."""
+
+import os
+import time
+
+import psutil
+import pytest
+import torch
+
+from kfs.bench import Target
+from kfs.bench.host import HostDevice, this_cpu
+from kfs.errors import HarnessError, TaskError
+from kfs.records import Kernel, Status
+from kfs.tasks import Case, Task, load_task
+
+QUICK = Target(min_child_pairs=2, max_child_pairs=2, blocks=2, min_calls=2, max_calls=2)
+SHORT = Target(min_child_pairs=2, max_child_pairs=2, blocks=2, min_calls=2, max_calls=2, deadline_s=3)
+
+
+@pytest.fixture(scope="module")
+def device():
+    with HostDevice() as device:
+        yield device
+
+
+@pytest.fixture(scope="module")
+def softmax():
+    return load_task("softmax")
+
+
+def python(source: str) -> Kernel:
+    return Kernel(language="python", source=source)
+
+
+def verdict(device, task, source, target=QUICK):
+    (measurement,) = device.measure(task, [python(source)], preset="tiny", target=target)
+    return measurement
+
+
+RIGHT = "import torch\n\ndef kernel(x):\n    return torch.softmax(x, -1)\n"
+
+FAILURES = {
+    "syntax error": ("def kernel(x:\n", Status.COMPILE_ERROR, "import", "SyntaxError"),
+    "import error": ("import nowhere\n", Status.COMPILE_ERROR, "import", "nowhere"),
+    "no entry": ("def other(x): return x\n", Status.COMPILE_ERROR, "import", "no function 'kernel'"),
+    "exception": ("def kernel(x):\n    raise KeyError('why')\n", Status.RUNTIME_ERROR, "warmup", "KeyError: 'why'"),
+    "hostile exception": (
+        "class E(Exception):\n    def __str__(self): raise SystemExit\ndef kernel(x):\n    raise E\n",
+        Status.RUNTIME_ERROR,
+        "warmup",
+        "cannot be shown",
+    ),
+    "zeros": ("def kernel(x):\n    return x * 0\n", Status.WRONG_OUTPUT, "warmup", "elements wrong"),
+    "wrong shape": ("def kernel(x):\n    return x[:, :1]\n", Status.WRONG_OUTPUT, "warmup", "expected torch.float32 (4, 33)"),
+    "wrong dtype": ("def kernel(x):\n    return x.softmax(-1).double()\n", Status.WRONG_OUTPUT, "warmup", "float64"),
+    "not a tensor": ("def kernel(x):\n    return x.softmax(-1).numpy()\n", Status.WRONG_OUTPUT, "warmup", "ndarray"),
+    "expanded": ("def kernel(x):\n    return x.mean().expand(x.shape)\n", Status.WRONG_OUTPUT, "warmup", "strides (0, 0)"),
+    "changed input": (
+        "def kernel(x):\n    y = x.softmax(-1)\n    x.zero_()\n    return y\n",
+        Status.REJECTED,
+        "warmup",
+        "input 0 was modified",
+    ),
+    "segfault": ("import ctypes\ndef kernel(x):\n    ctypes.string_at(0)\n", Status.CRASH, "warmup", "SIGSEGV"),
+    "exit": ("import os\nos._exit(0)\n", Status.CRASH, "import", "without an answer"),
+    "memory": ("def kernel(x):\n    return bytearray(1 << 40)\n", Status.OUT_OF_MEMORY, "warmup", "MemoryError"),
+    "garbage on every descriptor": (
+        "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'x' * 64)\n    except OSError: pass\nos._exit(0)\n",
+        Status.REJECTED,
+        "import",
+        "not a frame",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_kernel_that_fails_is_a_measurement_that_says_how(device, softmax, name):
+    source, status, stage, reason = FAILURES[name]
+    found = verdict(device, softmax, source)
+    assert (found.status, found.stage) == (status, stage), found.reason
+    assert reason in found.reason
+    assert found.speedup is None
+
+
+def test_a_kernel_that_hangs_is_killed_at_its_deadline(device, softmax):
+    found = verdict(device, softmax, "def kernel(x):\n    while True: pass\n", SHORT)
+    assert (found.status, found.stage) == (Status.TIMEOUT, "warmup")
+
+
+def test_a_right_kernel_is_ok_with_every_raw_sample(device, softmax):
+    found = verdict(device, softmax, RIGHT)
+    assert found.status == Status.OK
+    assert {(b.case, b.child_pair) for b in found.blocks} == {(c.name, p) for c in softmax.preset("tiny") for p in range(2)}
+    assert all(len(b.reference_ns) == len(b.candidate_ns) == 2 and min(b.candidate_ns) > 0 for b in found.blocks)
+    assert found.speedup_low <= found.speedup <= found.speedup_high
+    assert found.n_child_pairs == 2 and found.stop in ("certain", "budget")
+
+
+def test_a_slower_kernel_measures_slower(device, softmax):
+    slow = RIGHT.replace("    return", "    for _ in range(60): torch.softmax(x, -1)\n    return")
+    assert verdict(device, softmax, slow).speedup < 0.25
+
+
+def test_a_kernel_right_for_its_first_calls_only_is_caught(device, softmax):
+    source = RIGHT.replace("def kernel", "n = 0\n\ndef kernel").replace(
+        "    return", "    global n\n    n += 1\n    if n > 3: return x\n    return"
+    )
+    found = verdict(device, softmax, source)
+    assert (found.status, found.stage) == (Status.WRONG_OUTPUT, "timing")
+
+
+def test_a_kernel_that_remembers_its_first_answer_is_caught(device, softmax):
+    source = RIGHT.replace("def kernel", "seen = {}\n\ndef kernel").replace(
+        "return torch.softmax(x, -1)", "return seen.setdefault(x.shape, torch.softmax(x, -1))"
+    )
+    assert verdict(device, softmax, source).status == Status.WRONG_OUTPUT
+
+
+def test_a_patched_clock_or_comparison_changes_no_verdict(device, softmax):
+    source = "import time, torch\ntime.perf_counter_ns = lambda: 0\ntorch.allclose = torch.equal = lambda *a, **k: True\n"
+    assert verdict(device, softmax, source + "def kernel(x):\n    return x * 0\n").status == Status.WRONG_OUTPUT
+
+
+def test_one_thread_on_one_core_is_what_a_kernel_sees(device, softmax):
+    source = RIGHT.replace("    return", f"    import os\n    assert os.sched_getaffinity(0) == {{{device.core}}}\n"
+                           "    assert torch.get_num_threads() == 1\n    return")  # fmt: skip
+    assert verdict(device, softmax, source).status == Status.OK
+
+
+def test_the_next_candidate_does_not_notice_the_last_one(device, softmax):
+    hostile = [FAILURES[name][0] for name in ("segfault", "memory", "exit")]
+    found = list(device.measure(softmax, [python(s) for s in (*hostile, RIGHT)], preset="tiny", target=QUICK))
+    assert [m.status for m in found] == [Status.CRASH, Status.OUT_OF_MEMORY, Status.CRASH, Status.OK]
+
+
+def test_nothing_is_left_behind(softmax):
+    before = set(psutil.Process().children(recursive=True))
+    with HostDevice() as device:
+        verdict(device, softmax, RIGHT)
+        verdict(device, softmax, "import os, time\nif os.fork() == 0: time.sleep(60)\n" + RIGHT)
+    deadline = time.monotonic() + 10
+    while (left := set(psutil.Process().children(recursive=True)) - before) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+    assert os.sched_getaffinity(0) >= {device.core}
+
+
+def test_budget_is_counted_in_measurements_and_seconds(softmax):
+    with HostDevice() as device:
+        verdict(device, softmax, RIGHT)
+        assert device.measurements_spent == 1 and device.seconds_spent > 0
+
+
+def test_a_broken_reference_is_the_harness_fault_not_the_candidates(device, tmp_path):
+    (tmp_path / "reference.py").write_text(
+        "import os\n\n\ndef kernel(x):\n    if 'kfs-child' in os.getcwd():\n        raise OSError\n    return x * 2\n"
+    )
+    task = Task(
+        name="broken", title="t", signature="s", make_inputs=lambda c, rng: (torch.from_numpy(rng.standard_normal((4, 4))),),
+        cases={"tiny": (Case("c", {}),)}, rtol=1e-6, atol=1e-9, precision="tolerance", flops=lambda c: 1.0,
+        nbytes=lambda c: 1.0, folder=tmp_path,
+    )  # fmt: skip
+    with pytest.raises(HarnessError, match="reference failed at warmup"):
+        list(device.measure(task, [python("def kernel(x): return x * 2")], preset="tiny", target=QUICK))
+
+
+def test_a_degenerate_task_is_not_measured(device, tmp_path):
+    (tmp_path / "reference.py").write_text("def kernel(x):\n    return x * 0\n")
+    task = Task(
+        name="nothing", title="t", signature="s", make_inputs=lambda c, rng: (torch.from_numpy(rng.standard_normal((4, 4))),),
+        cases={"tiny": (Case("c", {}),)}, rtol=1e-6, atol=1e-9, precision="tolerance", flops=lambda c: 1.0,
+        nbytes=lambda c: 1.0, folder=tmp_path,
+    )  # fmt: skip
+    with pytest.raises(TaskError, match="zeros"):
+        list(device.measure(task, [python("def kernel(x): return x")], preset="tiny", target=QUICK))
+
+
+def test_a_kernel_in_a_language_the_host_cannot_run_is_refused_not_raised(device, softmax):
+    (found,) = device.measure(softmax, [Kernel(language="cuda", source="")], preset="tiny", target=QUICK)
+    assert (found.status, found.stage) == (Status.REJECTED, "admission")
+
+
+def test_an_unknown_preset_lists_the_known_ones(device, softmax):
+    with pytest.raises(KeyError, match="known: host, paper, tiny"):
+        list(device.measure(softmax, [], preset="huge"))
+
+
+def test_a_device_that_was_not_entered_says_how(softmax):
+    with pytest.raises(HarnessError, match="with HostDevice"):
+        list(HostDevice().measure(softmax, []))
+
+
+def test_this_cpu_is_described():
+    cpu = this_cpu()
+    assert cpu.kind == "cpu" and cpu.name.startswith("host-") and cpu.units >= 1

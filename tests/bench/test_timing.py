@@ -1,0 +1,80 @@
+import math
+
+import numpy as np
+import pytest
+
+from kfs.bench.timing import Estimate, block_log2_ratio, estimate, inside_one_bin, ratio_interval
+from kfs.records import Block
+
+
+def block(ratio, case="c", pair=0, reference=1000):
+    return Block(case=case, child_pair=pair, reference_ns=[reference] * 3, candidate_ns=[round(reference / ratio)] * 3)
+
+
+def test_a_block_is_the_ratio_of_medians():
+    assert block_log2_ratio(Block(case="c", child_pair=0, reference_ns=[8, 9, 100], candidate_ns=[3, 3, 1])) == pytest.approx(
+        math.log2(3)
+    )
+
+
+def test_speedup_is_the_geometric_mean_over_cases():
+    blocks = [block(r, case=c, pair=p) for p in range(3) for c, r in (("a", 4.0), ("b", 1.0))]
+    result = estimate(blocks)
+    assert result.speedup == pytest.approx(2.0)
+    assert result.low == pytest.approx(2.0) and result.high == pytest.approx(2.0)
+
+
+def test_a_single_slow_block_does_not_move_the_speedup():
+    blocks = [block(2.0, pair=p) for p in range(3) for _ in range(5)] + [block(0.01, pair=0)]
+    assert estimate(blocks).speedup == pytest.approx(2.0)
+
+
+def test_the_interval_is_student_t_over_child_pairs():
+    logs = [0.9, 1.0, 1.1]
+    result = estimate([block(2**v, pair=p, reference=10**9) for p, v in enumerate(logs)])
+    half = 4.302653 * np.std(logs, ddof=1) / math.sqrt(3)
+    assert math.log2(result.low) == pytest.approx(1 - half, abs=1e-4)
+    assert math.log2(result.high) == pytest.approx(1 + half, abs=1e-4)
+
+
+def test_agreeing_pairs_with_scattered_blocks_are_not_called_sure():
+    steady = [block(2.0, pair=p) for p in range(3) for _ in range(5)]
+    scattered = [block(r, pair=p) for p in range(3) for r in (1.0, 1.5, 2.0, 2.7, 4.0)]
+    assert estimate(steady).log2_std_error == 0
+    assert estimate(scattered).log2_std_error > 0.1
+
+
+def test_interval_covers_the_truth_as_often_as_it_says(rng):
+    truth, hits, n = 0.3, 0, 400
+    for _ in range(n):
+        blocks = []
+        for pair in range(4):
+            offset = rng.normal(0, 0.1)
+            for _ in range(6):
+                ratio = 2 ** (truth + offset + rng.normal(0, 0.05))
+                blocks.append(block(ratio, pair=pair, reference=10**8))
+        result = estimate(blocks)
+        hits += math.log2(result.low) <= truth <= math.log2(result.high)
+    assert hits / n > 0.92
+
+
+def test_a_pair_that_lacks_a_case_is_an_error():
+    with pytest.raises(ValueError, match="child pair 1 ran cases"):
+        estimate([block(1, case="a"), block(1, case="b"), block(1, case="a", pair=1)])
+
+
+def test_one_child_pair_has_no_interval():
+    with pytest.raises(ValueError, match="at least two child pairs"):
+        estimate([block(1)])
+
+
+def test_a_ratio_of_two_measurements_is_wider_than_either():
+    a, c = (Estimate(s, s, s, 0.95, 0.1, 3) for s in (2.0, 3.0))
+    speedup, low, high = ratio_interval(a, c)
+    assert speedup == pytest.approx(1.5)
+    assert math.log2(high / low) / 2 == pytest.approx(2.776 * math.sqrt(0.02), rel=1e-3)  # Welch: 4 degrees of freedom
+
+
+def test_inside_one_bin_respects_the_closed_side():
+    assert inside_one_bin(1.01, 1.4)
+    assert not inside_one_bin(1.0, 1.4)

@@ -1,0 +1,182 @@
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from kfs.bench.judge import admit, as_tuple, expect, fault
+from kfs.errors import TaskError
+from kfs.records import Kernel
+from kfs.tasks import Case, Task, expand_variants, load_module, load_task, reference_function, task_names
+
+STUDY_TASKS = {"trimul", "cross_entropy", "gdn_chunk_fwd_h", "gdn_chunk_fwd_o", "gdn_recompute_w_u", "fp8_quant"}
+EVERYDAY_TASKS = {"softmax", "rmsnorm", "matmul_bias_gelu", "cumsum"}
+
+
+def run(kernel: Kernel, inputs, folder):
+    path = folder / f"{kernel.kernel_id}.py"
+    path.write_text(kernel.source)
+    return load_module(path).kernel(*inputs)
+
+
+def test_the_six_study_tasks_and_four_everyday_ones_are_there():
+    assert set(task_names()) == STUDY_TASKS | EVERYDAY_TASKS
+
+
+def test_an_unknown_task_lists_the_known_ones():
+    with pytest.raises(KeyError, match=r"unknown task 'trimull' \(did you mean 'trimul'\?\); known: cross_entropy, cumsum"):
+        load_task("trimull")
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_a_task_admits_its_tiny_and_host_cases(name, rng):
+    task = load_task(name)
+    for preset in ("tiny", "host"):
+        admit(task, task.preset(preset), rng)
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_host_cases_hold_at_most_8_mb(name, rng):
+    task = load_task(name)
+    for case in task.preset("host"):
+        inputs = task.make_inputs(case, rng)
+        outputs = as_tuple(reference_function(task)(*inputs))
+        assert sum(x.nbytes for x in (*inputs, *outputs)) <= 8e6, case.name
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_stated_bytes_are_those_of_inputs_and_outputs(name, rng):
+    task = load_task(name)
+    for case in task.preset("tiny"):
+        inputs = task.make_inputs(case, rng)
+        outputs = as_tuple(reference_function(task)(*inputs))
+        moved = sum(x.nbytes for x in (*inputs, *outputs))
+        assert 0.3 * moved <= task.nbytes(case) <= moved * 1.001, case.name
+        assert task.flops(case) > 0
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_inputs_depend_on_nothing_but_the_generator(name):
+    task = load_task(name)
+    case = task.preset("tiny")[0]
+    one, same, other = (task.make_inputs(case, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))
+    assert any(not torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_a_family_has_thirty_kernels_of_eight_algorithms(name):
+    kernels = load_task(name).kernels("host")
+    families = [k.family for k in kernels]
+    assert len({k.kernel_id for k in kernels}) >= 30
+    assert len(set(families)) >= 8
+    assert max(families.count(f) for f in families) <= 4
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_no_source_names_its_variants(name):
+    for kernel in load_task(name).kernels("host"):
+        assert not re.search(r"#\s*variants", kernel.source), kernel.name
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_every_kernel_is_right_on_tiny_cases_and_leaves_its_inputs_alone(name, rng, tmp_path):
+    task = load_task(name)
+    reference = reference_function(task)
+    sets = [task.make_inputs(case, rng) for case in task.preset("tiny")]
+    expected = [expect(task, inputs, reference) for inputs in sets]
+    seen = set()
+    for kernel in task.kernels("host"):
+        if kernel.family in seen:
+            continue  # variants by a constant run in the measured campaign
+        seen.add(kernel.family)
+        for inputs, want in zip(sets, expected, strict=True):
+            copies = [x.clone() for x in inputs]
+            with torch.inference_mode():
+                assert fault(want, run(kernel, copies, tmp_path)) is None, kernel.name
+            assert all(torch.equal(a, b) for a, b in zip(copies, inputs, strict=True)), kernel.name
+
+
+def make_task(tmp_path, reference: str, **changes):
+    (tmp_path / "reference.py").write_text(reference)
+    fields = {
+        "name": "mine",
+        "title": "t",
+        "signature": "s",
+        "make_inputs": lambda case, rng: (torch.from_numpy(rng.standard_normal((case["n"], 8), dtype=np.float32)),),
+        "cases": {"tiny": (Case("n4", {"n": 4}),)},
+        "rtol": 1e-4,
+        "atol": 1e-6,
+        "precision": "strict",
+        "flops": lambda case: 1.0,
+        "nbytes": lambda case: 1.0,
+        "folder": tmp_path,
+    }
+    return Task(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("x * 0", "zeros passes"),
+        ("x * 0 + 3", "a constant"),
+        ("x * 1", "input 0 itself passes"),
+        ("x[:, :1].expand(-1, 8) * 1", "a broadcast value"),
+        ("x.softmax(-1).mean(-1)", "constant|other inputs"),
+        ("x / 0 * 0", "not finite"),
+    ],
+)
+def test_a_degenerate_task_is_refused(tmp_path, rng, body, why):
+    task = make_task(tmp_path, f"import torch\n\n\ndef kernel(x):\n    return {body}\n")
+    with pytest.raises(TaskError, match=why):
+        admit(task, task.cases["tiny"], rng)
+
+
+def test_a_task_whose_tolerance_lets_zeros_pass_is_refused(tmp_path, rng):
+    task = make_task(tmp_path, "def kernel(x):\n    return x.softmax(-1)\n", atol=1.0, precision="tolerance")
+    with pytest.raises(TaskError, match="zeros passes"):
+        admit(task, task.cases["tiny"], rng)
+
+
+def test_a_folder_of_ones_own_works_like_ours(tmp_path, rng):
+    folder = tmp_path / "double"
+    (folder / "host").mkdir(parents=True)
+    (folder / "task.py").write_text(
+        "from kfs.tasks import Task, case, normal\n"
+        "TASK = Task(name='double', title='t', signature='s', make_inputs=lambda c, rng: (normal(rng, c['n']),),\n"
+        "    cases={'tiny': (case(n=5),)}, rtol=1e-5, atol=1e-6, precision='strict', flops=lambda c: 1.0, nbytes=lambda c: 1.0)\n"
+    )
+    (folder / "reference.py").write_text("def kernel(x):\n    return 2 * x\n")
+    (folder / "host" / "add.py").write_text("def kernel(x):\n    return x + x\n")
+    task = load_task(folder)
+    admit(task, task.preset("tiny"), rng)
+    assert [k.name for k in task.kernels("host")] == ["add"]
+
+
+def test_a_task_file_without_a_task_says_what_to_define(tmp_path):
+    (tmp_path / "task.py").write_text("TASK = 3\n")
+    with pytest.raises(TaskError, match=r"define TASK = Task\(\.\.\.\), found int"):
+        load_task(tmp_path)
+
+
+def test_variants_of_a_constant_become_kernels_without_the_comment(tmp_path):
+    path = tmp_path / "blocked.py"
+    path.write_text("BLOCK = 64  # variants: 16, 256\n\n\ndef kernel(x):\n    return x\n")
+    kernels = expand_variants(path, task="t", language="python")
+    assert [k.name for k in kernels] == ["blocked[BLOCK=64]", "blocked[BLOCK=16]", "blocked[BLOCK=256]"]
+    assert [k.source.splitlines()[0] for k in kernels] == ["BLOCK = 64", "BLOCK = 16", "BLOCK = 256"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("A = 1  # variants: 2\nB = 1  # variants: 2\n", "at most one"),
+        ("A = 1  # variants: 2, 3, 4, 5\n", "at most 4"),
+        ("A = 1  # variants: x()\n", "literals"),
+    ],
+)
+def test_bad_variants_are_named(tmp_path, text, why):
+    path = tmp_path / "k.py"
+    path.write_text(text)
+    with pytest.raises(TaskError, match=why):
+        expand_variants(path, task="t", language="python")
