@@ -21,7 +21,8 @@ $(READY): pyproject.toml constraints.txt
 
 setup: $(READY) ## Make .venv with everything pinned (about 3 minutes, 3.5 GB)
 
-study: $(READY) ## Run a study to a site: make study STUDY=embedded|cuda_l1 OVERRIDES='debug=tiny'
+study: $(READY) ## Run a study to a site: make study STUDY=embedded|cuda_l1 OVERRIDES=debug=tiny
+	$(BIN)/kfs data pull smollm2
 	$(BIN)/kfs study $(STUDY) $(OVERRIDES)
 
 test: $(READY) ## Run the tests: CPU, offline, a few minutes

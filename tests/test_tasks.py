@@ -1,5 +1,7 @@
 import re
+import types
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -7,16 +9,28 @@ import torch
 from kfs.bench.judge import admit, as_tuple, expect, fault
 from kfs.errors import TaskError
 from kfs.records import Kernel
-from kfs.tasks import Case, Task, expand_variants, load_module, load_task, reference_function, task_names
+from kfs.tasks import Case, Task, expand_variants, load_task, reference_function, task_names
 
 STUDY_TASKS = {"trimul", "cross_entropy", "gdn_chunk_fwd_h", "gdn_chunk_fwd_o", "gdn_recompute_w_u", "fp8_quant"}
 EVERYDAY_TASKS = {"softmax", "rmsnorm", "matmul_bias_gelu", "cumsum"}
 
 
-def run(kernel: Kernel, inputs, folder):
-    path = folder / f"{kernel.kernel_id}.py"
-    path.write_text(kernel.source)
-    return load_module(path).kernel(*inputs)
+def first_fault(kernel: Kernel, sets, expected) -> str | None:
+    """What is wrong with a kernel on value sets, in words."""
+    module = types.ModuleType(kernel.name)
+    try:
+        exec(compile(kernel.source, kernel.name, "exec"), module.__dict__)
+        for inputs, want in zip(sets, expected, strict=True):
+            copies = [x.clone() for x in inputs]
+            with torch.inference_mode():
+                wrong = fault(want, module.kernel(*copies))
+            if wrong is None and not all(torch.equal(a, b) for a, b in zip(copies, inputs, strict=True)):
+                wrong = "an input was changed"
+            if wrong is not None:
+                return wrong
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def test_the_six_study_tasks_and_four_everyday_ones_are_there():
@@ -80,21 +94,16 @@ def test_no_source_names_its_variants(name):
 
 
 @pytest.mark.parametrize("name", task_names())
-def test_every_kernel_is_right_on_tiny_cases_and_leaves_its_inputs_alone(name, rng, tmp_path):
+def test_every_kernel_is_right_on_tiny_cases_and_leaves_its_inputs_alone(name, rng, monkeypatch):
     task = load_task(name)
     reference = reference_function(task)
     sets = [task.make_inputs(case, rng) for case in task.preset("tiny")]
     expected = [expect(task, inputs, reference) for inputs in sets]
-    seen = set()
-    for kernel in task.kernels("host"):
-        if kernel.family in seen:
-            continue  # variants by a constant run in the measured campaign
-        seen.add(kernel.family)
-        for inputs, want in zip(sets, expected, strict=True):
-            copies = [x.clone() for x in inputs]
-            with torch.inference_mode():
-                assert fault(want, run(kernel, copies, tmp_path)) is None, kernel.name
-            assert all(torch.equal(a, b) for a, b in zip(copies, inputs, strict=True)), kernel.name
+    with monkeypatch.context() as patch:
+        patch.setattr(numba.config, "DISABLE_JIT", True)  # compiling 200 kernels takes minutes, interpreting them seconds
+        doubtful = [k for k in task.kernels("host") if first_fault(k, sets, expected) is not None]
+    assert {k.name: wrong for k in doubtful if (wrong := first_fault(k, sets, expected)) is not None} == {}
+    assert len(doubtful) <= 4  # those that need compiled integer types or guvectorize
 
 
 def make_task(tmp_path, reference: str, **changes):

@@ -1,0 +1,131 @@
+"""Forecasters: from a question about two kernels to a probability for each speedup bin.
+
+A forecaster is a dataclass whose fields are its options. ``fit(train, calibration)`` returns it fitted (it does nothing
+where nothing is learnt), ``forecast(queries)`` gives one Forecast a query, in order. ``FORECASTERS`` lists them by name,
+``make`` builds one, ``run_folds`` fits and forecasts over folds with a cache. Deciding what to measure, and scoring, are not
+done here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kfs.errors import unknown_name
+from kfs.forecast.boosted import Boosted
+from kfs.forecast.cache import ForecastCache, code_version, pairs_digest
+from kfs.forecast.local import Local
+from kfs.forecast.prior import Prior
+from kfs.forecast.query import Query
+from kfs.forecast.rivals import AnchorOnly, CandidateOnly, CodeLength, VariantTable
+from kfs.records import Forecast, content_id
+
+if TYPE_CHECKING:
+    from kfs.pairs import Fold
+
+FORECASTERS: dict[str, type] = {
+    kind.name: kind for kind in (Prior, VariantTable, AnchorOnly, CandidateOnly, CodeLength, Boosted, Local)
+}
+
+
+def make(name: str, **options: Any):
+    """Build a forecaster.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``FORECASTERS``.
+    **options
+        Fields of that forecaster's dataclass; the rest keep their defaults.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such forecaster or option; lists those there are.
+
+    Examples
+    --------
+    >>> make("prior", smoothing=2.0)
+    Prior(smoothing=2.0)
+    """
+    if name not in FORECASTERS:
+        raise unknown_name("forecaster", name, FORECASTERS, "kfs/forecast")
+    kind = FORECASTERS[name]
+    known = [f.name for f in fields(kind) if f.init]
+    for option in options:
+        if option not in known:
+            raise unknown_name(f"option of forecaster {name!r}", option, known, "kfs/forecast")
+    return kind(**options)
+
+
+def run_folds(
+    forecaster_name: str,
+    options: Mapping[str, Any],
+    folds: Sequence[Fold],
+    *,
+    cache_dir: str | Path,
+    progress: bool = True,
+) -> list[Forecast]:
+    """Fit a forecaster on each fold and forecast the fold's test pairs.
+
+    Finished chunks are kept under ``cache_dir`` by content (forecaster, options, code, model, and for those that learn the
+    training and calibration pairs): a second run reads them, a killed run computes only what is missing, and a fold whose
+    forecasts are all there is not fitted again.
+
+    Parameters
+    ----------
+    forecaster_name : str
+        A key of ``FORECASTERS``.
+    options : mapping
+        As for ``make``.
+    folds : sequence of Fold
+    cache_dir : path
+        Folder for all forecasters' caches.
+    progress : bool, optional
+        Show a progress bar with the time that is left.
+
+    Returns
+    -------
+    list of Forecast
+        One for each test pair, fold after fold, in the order of ``Fold.test``.
+    """
+    from tqdm.auto import tqdm
+
+    forecaster = make(forecaster_name, **options)
+    kind = type(forecaster)
+    model_id = forecaster.model_id() if hasattr(forecaster, "model_id") else ""
+    settings = json.dumps({f.name: getattr(forecaster, f.name) for f in fields(kind) if f.init}, sort_keys=True)
+    found: list[Forecast] = []
+    with tqdm(total=sum(len(f.test) for f in folds), desc=kind.name, unit="pair", disable=not progress) as bar:
+        for fold in folds:
+            learnt_from = pairs_digest(fold.train, fold.calibration) if kind.learns else ""
+            identity = content_id(kind.name, settings, code_version(kind.__module__), model_id, learnt_from)
+            cache = ForecastCache(Path(cache_dir) / kind.name / identity)
+            queries = [Query.from_pair(p) for p in fold.test]
+            missing = [q for q in queries if cache.get(q) is None]
+            bar.update(len(queries) - len(missing))
+            if missing:
+                forecaster.fit(fold.train, fold.calibration)
+            for chunk in _chunks(missing, kind.chunk_size):
+                cache.add(chunk, forecaster.forecast(chunk))
+                bar.update(len(chunk))
+            found += [cache.get(q) for q in queries]
+    return found
+
+
+def _chunks(queries: Sequence[Query], size: int) -> Iterator[list[Query]]:
+    """Queries in groups of at least ``size`` (but for the last), those with the same anchor together."""
+    by_anchor: dict[tuple[str, ...], list[Query]] = {}
+    for q in queries:
+        by_anchor.setdefault((q.pack, q.hardware, q.anchor_code), []).append(q)
+    chunk: list[Query] = []
+    for group in by_anchor.values():
+        chunk += group
+        if len(chunk) >= size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

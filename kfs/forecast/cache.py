@@ -1,0 +1,105 @@
+"""Forecasts on disk, found by content: a folder of chunks that are only ever added.
+
+A chunk is a file of JSON lines, written whole or not at all, so a killed run leaves every finished chunk and nothing else.
+Losing the folder loses time, never results; forecasts are never committed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+
+from kfs.errors import SchemaError
+from kfs.forecast.query import Query
+from kfs.records import Forecast, Pair, atomic_write, content_id
+
+_IMPORT = re.compile(r"^from (kfs[\w.]*) import", re.MULTILINE)
+
+
+@cache
+def code_version(module: str) -> str:
+    """Digest of a module's source and of every kfs module it imports by ``from kfs... import`` at top level."""
+    texts, waiting = {}, [module]
+    while waiting:
+        name = waiting.pop()
+        spec = None if name in texts else importlib.util.find_spec(name)
+        if spec is not None and spec.origin:
+            texts[name] = Path(spec.origin).read_text()
+            waiting += _IMPORT.findall(texts[name])
+    return content_id(*(part for name in sorted(texts) for part in (name, texts[name])))
+
+
+@lru_cache(maxsize=100_000)
+def _source_id(source: str) -> str:
+    return content_id(source)
+
+
+def query_key(query: Query) -> str:
+    """Content id of everything a query says."""
+    fields = {k: getattr(query, k) for k in query.__dataclass_fields__}
+    fields |= {k: _source_id(fields[k]) for k in ("anchor_code", "candidate_code")}
+    return content_id(json.dumps(fields, sort_keys=True))
+
+
+def pairs_digest(*parts: Sequence[Pair]) -> str:
+    """Content id of lists of pairs, in order: all that a fit can depend on."""
+    rows = [
+        json.dumps(
+            [
+                i,
+                p.comparison_id,
+                p.pack,
+                p.hardware,
+                p.language,
+                p.anchor_variant,
+                p.candidate_variant,
+                p.true_bin,
+                p.aggregated_speedup,
+                _source_id(p.anchor_code),
+                _source_id(p.candidate_code),
+            ]
+        )
+        for i, pairs in enumerate(parts)
+        for p in pairs
+    ]
+    return content_id(*rows)
+
+
+class ForecastCache:
+    """The forecasts of one forecaster as it stood: options, code, model, training pairs.
+
+    Parameters
+    ----------
+    folder : path
+        One folder for each such identity; made at the first write.
+    """
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        self._known: dict[str, Forecast] = {}
+        for path in sorted(self.folder.glob("*.jsonl")):
+            for number, line in enumerate(path.read_text().splitlines(), start=1):
+                try:
+                    row = json.loads(line)
+                    self._known[row["query"]] = Forecast.model_validate(row["forecast"])
+                except (KeyError, TypeError, ValueError) as error:
+                    raise SchemaError(
+                        f"{path}, line {number}: not a cached forecast ({error}); delete the file and run again"
+                    ) from error
+
+    def get(self, query: Query) -> Forecast | None:
+        """The forecast of a query, or None."""
+        return self._known.get(query_key(query))
+
+    def add(self, queries: Sequence[Query], forecasts: Sequence[Forecast]) -> None:
+        """Write one chunk, atomically, and remember it."""
+        rows = {query_key(q): f for q, f in zip(queries, forecasts, strict=True)}
+        if not rows:
+            return
+        lines = [json.dumps({"query": key, "forecast": f.model_dump(mode="json")}) for key, f in rows.items()]
+        atomic_write(self.folder / f"{content_id(*rows)}.jsonl", ("\n".join(lines) + "\n").encode())
+        self._known |= rows

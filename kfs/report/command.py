@@ -1,0 +1,110 @@
+"""The verb ``kfs study``: one run, or a sweep of them with ``-m``."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import sys
+
+from kfs.errors import KfsError, StudyError
+
+_DESCRIPTION = """Run a study's notebooks, each in its own process, and build its site.
+
+What is done is kept under runs/NAME/DIGEST and not done again; a killed run continues where it stopped.
+"""
+_EXAMPLES = """examples:
+  kfs study                                 the embedded study
+  kfs study cuda_l1 debug=tiny              a minute instead of the whole
+  kfs study embedded forecaster=boosted     one forecaster alone
+  kfs study embedded seed=0,1,2 -m          one run a seed
+  kfs study embedded --config               every key, its value and what it means
+"""
+
+
+def add_parser(subparsers) -> argparse.ArgumentParser:
+    """Add the verb ``study`` to the ``kfs`` command line."""
+    parser = subparsers.add_parser(
+        "study",
+        help="run a study's notebooks and build its site",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="?", default="embedded", help="study, a file of conf/study (default: embedded)")
+    parser.add_argument(
+        "overrides", nargs=argparse.REMAINDER, help="config overrides, key=value; groups: study, data, forecaster, debug"
+    )
+    parser.add_argument("-m", "--multirun", action="store_true", help="run every combination of comma lists, one after another")
+    parser.add_argument("--config", action="store_true", help="print the composed configuration and stop")
+    parser.set_defaults(run=run, study_parser=parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the verb; the exit status is 0 if every job finished."""
+    flags = [o for o in args.overrides if o.startswith("-")]  # argparse itself takes no option between overrides
+    for flag in flags:
+        if flag in ("-m", "--multirun"):
+            args.multirun = True
+        elif flag == "--config":
+            args.config = True
+        elif flag in ("-h", "--help"):
+            args.study_parser.print_help()
+            return 0
+        else:
+            args.study_parser.error(f"unknown option {flag}; known: -m, --multirun, --config, -h, --help")
+    name, overrides = args.name, [o for o in args.overrides if o not in flags]
+    if "=" in name or name.startswith(("+", "~")):
+        name, overrides = "embedded", [name, *overrides]
+    try:
+        if args.config:
+            from kfs.report.config import compose, describe
+
+            print(describe(compose(name, overrides)), end="")
+            return 0
+        return _sweep(name, overrides) if args.multirun else _one(name, overrides)
+    except KfsError as error:
+        print(f"kfs study: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nkfs study: stopped; what is done is kept, the same command continues", file=sys.stderr)
+        return 130
+
+
+def _one(name: str, overrides: list[str]) -> int:
+    from kfs.report.study import run_study
+
+    try:
+        outcome = run_study(name, overrides)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StudyError(
+            f"no space left on the disk ({error.filename}); free some and run the same command: it continues"
+        ) from error
+    done = f"ran {len(outcome.ran)} notebooks in {outcome.seconds:.0f} s"
+    kept = f", kept {len(outcome.skipped)} unchanged" if outcome.skipped else ""
+    print(f"{done}{kept}" if outcome.ran else "nothing to do: every notebook is unchanged and its outputs are intact")
+    print(f"site: {outcome.index}")
+    return 0
+
+
+def _sweep(name: str, overrides: list[str]) -> int:
+    from kfs.report.config import sweep
+
+    jobs = sweep([f"study={name}", *overrides])
+    lines, failed = [], 0
+    for i, job in enumerate(jobs, start=1):
+        study, rest = job[0].partition("=")[2], job[1:]
+        label = " ".join([study, *rest])
+        print(f"== job {i} of {len(jobs)}: {label}", flush=True)
+        try:
+            _one(study, rest)
+            lines.append(f"ok      {label}")
+        except Exception as error:  # one bad job must not cost the others; its first line is reported
+            failed += 1
+            first = (str(error) or repr(error)).splitlines()[0]
+            print(f"kfs study: {error}", file=sys.stderr)
+            lines.append(f"FAILED  {label}: {first}")
+    print("\n".join(["", *lines, f"{len(jobs) - failed} of {len(jobs)} jobs finished"]))
+    return 1 if failed else 0

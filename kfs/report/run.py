@@ -1,0 +1,270 @@
+"""A notebook's handle on its study: the configuration, pairs, forecasts, and where tables and figures go.
+
+``run = kfs.start(study, overrides, out_dir)`` in a notebook, under the runner or in JupyterLab alike. Heavy libraries are
+imported when they are asked for. Statistics belong to ``tables``, drawing to ``figures``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kfs.errors import unknown_name
+from kfs.records import Forecast, Hardware, Kernel, Measurement, Pair, Record, atomic_write, read_records, write_records
+from kfs.report import sources
+from kfs.report.config import StudyConfig, as_list, compose, project_root
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from IPython.display import Image
+    from matplotlib.figure import Figure
+
+    from kfs.pairs import Fold
+    from kfs.report.tables import Intervals
+
+
+class Run:
+    """One study, as a notebook sees it.
+
+    Parameters
+    ----------
+    config : StudyConfig
+        Composed configuration.
+    root : Path
+        Folder with ``conf/``, ``data/`` and ``notebooks/``.
+    out_dir : Path
+        Folder that tables, figures and records go to.
+    notebook : str
+        Name the outputs are filed under; empty in JupyterLab.
+    """
+
+    def __init__(self, config: StudyConfig, root: Path, out_dir: Path, notebook: str = "") -> None:
+        self.config = config
+        self.out_dir = out_dir
+        self._root = root
+        self._notebook = notebook
+        self._tables: dict[str, str] = {}
+        self._figures: dict[str, str] = {}
+        self._files: dict[str, str] = {}
+        self._forecasts: dict[str, list[Forecast]] = {}
+        self._pairs: list[Pair] | None = None
+        self._folds: list[Fold] | None = None
+
+    def _repr_markdown_(self) -> str:
+        c = self.config
+        return (
+            f"Study **{c.study}**, seed {c.seed}; forecasters {', '.join(c.forecasters)}; {c.bootstrap.level:.0%} intervals from "
+            f"{c.bootstrap.n_resamples} bootstrap resamples of tasks and kernels. Run folder `{self.out_dir.name}`."
+        )
+
+    @property
+    def forecasters(self) -> list[str]:
+        """Names of the forecasters that take part."""
+        return self.config.forecasters
+
+    @property
+    def everywhere(self) -> list[str]:
+        """Forecasters that forecast every test pair; where only slow ones take part, those, on the sample."""
+        return [name for name in self.forecasters if name not in self.config.sample.forecasters] or self.forecasters
+
+    @property
+    def lead(self) -> str:
+        """The forecaster that notebooks look at closely: boosted, else the last of those that forecast every pair."""
+        return "boosted" if "boosted" in self.everywhere else self.everywhere[-1]
+
+    @property
+    def group(self) -> str:
+        """Column that results are shown by: ``pack`` where tasks are few, else ``hardware``."""
+        return "pack" if self.config.data.source == "embedded" else "hardware"
+
+    @property
+    def group_name(self) -> str:
+        """What a value of :attr:`group` is: task or GPU."""
+        return "task" if self.group == "pack" else "GPU"
+
+    @property
+    def by_group_name(self) -> str:
+        """Name of the headline table by task or GPU."""
+        return "headline_by_task" if self.group == "pack" else "headline_by_gpu"
+
+    @property
+    def intervals(self) -> Intervals:
+        """How intervals are made."""
+        from kfs.report.tables import Intervals
+
+        return Intervals(self.config.bootstrap.n_resamples, self.config.bootstrap.level, self.config.seed)
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """A generator for one named purpose: the same for the same seed, whatever else was drawn before."""
+        return np.random.default_rng([self.config.seed, zlib.crc32(purpose.encode())])
+
+    @cached_property
+    def _embedded(self) -> tuple[list[Measurement], list[Kernel], Hardware]:
+        return sources.embedded_records(self.config, self._root)
+
+    def measurements(self) -> list[Measurement]:
+        """Measurements behind the pairs; empty for a study whose data holds ratios only."""
+        return self._embedded[0] if self.config.data.source == "embedded" else []
+
+    def kernels(self) -> list[Kernel]:
+        """Kernels that were measured; empty for a study whose data holds ratios only."""
+        return self._embedded[1] if self.config.data.source == "embedded" else []
+
+    def pairs(self) -> list[Pair]:
+        """Every pair the study looks at, train to test; kept in ``records/pairs.parquet`` for the next notebook."""
+        if self._pairs is None:
+            key = sources.pairs_key(self.config, self._root)
+            file, stamp = self.out_dir / "records" / "pairs.parquet", self.out_dir / "records" / "pairs.key"
+            if file.is_file() and stamp.is_file() and stamp.read_text() == key:
+                self._pairs = read_records(Pair, file)
+            else:
+                self._pairs = sources.load_pairs(self.config, self._root, self.rng("balance"))
+                stamp.unlink(missing_ok=True)
+                write_records(self._pairs, file)
+                atomic_write(stamp, key.encode())
+        return self._pairs
+
+    def suspect_pairs(self) -> list[Pair]:
+        """Pairs the data source itself distrusts, which are no part of :meth:`pairs`."""
+        return sources.suspect_pairs(self.config)
+
+    def folds(self) -> list[Fold]:
+        """Train, calibration and test pairs of every fold."""
+        if self._folds is None:
+            self._folds = sources.folds(self.config, self.pairs())
+        return self._folds
+
+    def test_pairs(self) -> list[Pair]:
+        """Test pairs of all folds, in order."""
+        return [p for fold in self.folds() for p in fold.test]
+
+    def sample(self) -> set[str]:
+        """comparison_ids of the fixed stratified sample that slow forecasters run on."""
+        from kfs.pairs import stratified_sample
+
+        return {p.comparison_id for p in stratified_sample(self.test_pairs(), self.config.sample.size, self.rng("sample"))}
+
+    def forecasts(self, name: str) -> list[Forecast]:
+        """Forecasts of one forecaster for the test pairs (slow ones: for the sample), in the order of the folds.
+
+        Cached by content and resumable: a notebook that is run again, or killed, repeats nothing.
+
+        Raises
+        ------
+        UnknownNameError
+            If the forecaster takes no part in this study.
+        """
+        from dataclasses import replace
+
+        from kfs.data.manifest import cache_folder
+        from kfs.forecast import run_folds
+
+        if name not in self.forecasters:
+            raise unknown_name("forecaster of this run", name, self.forecasters, "choose others with forecaster=...")
+        if name not in self._forecasts:
+            folds = self.folds()
+            if name in self.config.sample.forecasters:
+                ids = self.sample()
+                folds = [replace(f, test=[p for p in f.test if p.comparison_id in ids]) for f in folds]
+                folds = [f for f in folds if f.test]
+            options = self.config.forecaster[name]
+            self._forecasts[name] = run_folds(name, options, folds, cache_dir=cache_folder() / "forecasts")
+        return self._forecasts[name]
+
+    def frame(self, names: Iterable[str] | None = None) -> pd.DataFrame:
+        """Forecasts beside what was measured, one row each; see :func:`kfs.report.tables.tidy`.
+
+        Parameters
+        ----------
+        names : iterable of str, optional
+            Forecasters; by default all that take part. Column ``in_sample`` marks the rows of the sample.
+        """
+        from kfs.report.tables import tidy
+
+        names = list(names or self.forecasters)
+        return tidy(self.test_pairs(), {name: self.forecasts(name) for name in names}, self.sample())
+
+    def save_table(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
+        """Write ``tables/<name>.csv`` and return the table."""
+        text = table.to_csv(index=False, lineterminator="\n")
+        self._tables[name] = f"tables/{name}.csv"
+        self._write(f"tables/{name}.csv", text.encode())
+        return table
+
+    def save_figure(self, name: str, figure: Figure) -> Image:
+        """Write ``figures/<name>.png`` and ``.pdf``; return what the cell shows."""
+        from IPython.display import Image
+
+        from kfs.report import style
+
+        caption = figure.get_label()
+        for kind, data in style.render(figure).items():
+            self._write(f"figures/{name}.{kind}", data)
+        self._figures[name] = caption
+        png = (self.out_dir / "figures" / f"{name}.png").read_bytes()
+        return Image(data=png, width=int(figure.get_figwidth() * 100), alt=caption)
+
+    def save_records(self, name: str, records: Sequence[Record]) -> Path:
+        """Write ``records/<name>.parquet``; a file of the next step, not listed among a run's results."""
+        return write_records(records, self.out_dir / "records" / f"{name}.parquet")
+
+    def finish(self) -> None:
+        """State what was made. A notebook that did not come this far is unfinished."""
+        if self._notebook:
+            made = {"tables": self._tables, "figures": self._figures, "files": self._files}
+            atomic_write(self.out_dir / "logs" / f"{self._notebook}.outputs.json", json.dumps(made, indent=1).encode())
+        print(f"{len(self._tables)} tables and {len(self._figures)} figures in {self.out_dir.parent.name}/{self.out_dir.name}")
+
+    def _write(self, file: str, data: bytes) -> None:
+        atomic_write(self.out_dir / file, data)
+        self._files[file] = hashlib.sha256(data).hexdigest()
+
+
+def start(study: str = "embedded", overrides: str | Sequence[str] = "", out_dir: str | Path | None = None) -> Run:
+    """Begin a notebook: compose the study's configuration and open its run folder.
+
+    Parameters
+    ----------
+    study : str
+        A file of ``conf/study``.
+    overrides : str or sequence of str
+        Hydra overrides, for example ``"debug=tiny seed=1"``.
+    out_dir : path, optional
+        Where tables and figures go; default ``runs/<study>/<digest>`` in the checkout, as the runner has it.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    UnknownNameError
+        If a study, key, forecaster or notebook does not exist; lists those that do.
+    DataError
+        If the study's data is absent; names the command that fetches it.
+    """
+    root = project_root()
+    config = compose(study, as_list(overrides), root=root)
+    data = sources.data_digests(config, root)
+    folder = Path(out_dir) if out_dir else sources.run_folder(config, data, root / "runs")
+    folder.mkdir(parents=True, exist_ok=True)
+    notebook = os.environ.get("KFS_NOTEBOOK", "")
+    if notebook:
+        _progress_as_text()
+    return Run(config, root, folder, notebook)
+
+
+def _progress_as_text() -> None:
+    """Let progress bars write to stderr, which the runner shows; it could not show a widget."""
+    import tqdm.auto
+    import tqdm.std
+
+    tqdm.auto.tqdm = tqdm.std.tqdm

@@ -1,0 +1,405 @@
+"""The study runner: composes nothing, computes nothing; runs a study's notebooks and keeps what they make.
+
+``runs/<study>/<digest>/`` holds config.yaml, records/, figures/, tables/, notebooks/ (executed), site/, logs/ and, written
+last, manifest.json; the digest covers the configuration and the content of the data. A notebook is skipped when its source,
+the configuration, the data and the package's source are what they were and its outputs are intact. No manifest: unfinished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import kfs
+from kfs.errors import SchemaError, StudyError
+from kfs.records import atomic_write, content_id
+from kfs.report.config import StudyConfig, compose, project_root, to_yaml
+from kfs.report.execute import EXIT_CELL_FAILED, EXIT_KERNEL_DIED
+from kfs.report.sources import check_models, data_digests, run_folder
+
+PARAMETERS = ("study", "overrides", "out_dir")
+_PACKAGE = Path(kfs.__file__).parent
+_COMPUTES = ("errors.py", "speedup.py", "records.py", "pairs.py", "data", "tasks", "forecast", "score", "report")
+_PRESENTS = ("report/study.py", "report/execute.py", "report/site.py", "report/command.py", "report/templates", "tasks/*/host")
+_LIBRARIES = ("numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "torch", "transformers", "papermill", "hydra-core")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of the runner did."""
+
+    out_dir: Path
+    ran: list[str]
+    skipped: list[str]
+    seconds: float
+
+    @property
+    def index(self) -> Path:
+        """The page to open."""
+        return self.out_dir / "site" / "index.html"
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's content."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def package_digest() -> str:
+    """Digest of the package's source that can change what a notebook computes."""
+    out = hashlib.sha256()
+    shown = {q for pattern in _PRESENTS for p in _PACKAGE.glob(pattern) for q in (p, *p.rglob("*"))}
+    for path in sorted(q for name in _COMPUTES for q in (_PACKAGE / name, *(_PACKAGE / name).rglob("*"))):
+        if path.is_file() and "__pycache__" not in path.parts and path not in shown:
+            out.update(f"{path.relative_to(_PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
+    return out.hexdigest()
+
+
+def read_notebook(path: Path) -> list[dict]:
+    """Cells of a notebook, checked: language metadata, and a cell tagged ``parameters`` with the three literals.
+
+    Raises
+    ------
+    SchemaError
+        Naming the notebook and what it lacks.
+    """
+    try:
+        notebook = json.loads(path.read_text())
+        cells = notebook["cells"]
+        language = notebook["metadata"]["kernelspec"]["language"]
+    except (json.JSONDecodeError, KeyError) as error:
+        raise SchemaError(f"{path.name}: not a notebook with kernelspec and language metadata ({error!r})") from error
+    if language != "python":
+        raise SchemaError(f"{path.name}: language {language!r}; only python notebooks are run")
+    tagged = [c for c in cells if "parameters" in c["metadata"].get("tags", [])]
+    text = "".join("".join(c["source"]) + "\n" for c in tagged)
+    declared = [line.split("=")[0].strip() for line in text.splitlines() if "=" in line and not line.startswith((" ", "#"))]
+    if sorted(declared) != sorted(PARAMETERS):
+        found = ", ".join(declared) or "none"
+        raise SchemaError(f"{path.name}: the cell tagged 'parameters' must set just {', '.join(PARAMETERS)}; found {found}")
+    return cells
+
+
+def notebook_key(path: Path, config: StudyConfig, data: dict[str, str], package: str) -> str:
+    """Digest of everything that decides what a notebook makes."""
+    cells = [[c["cell_type"], "".join(c["source"]), c["metadata"].get("tags", [])] for c in read_notebook(path)]
+    alone = dataclasses.replace(config, notebooks=[])
+    return content_id(json.dumps(cells), to_yaml(alone), json.dumps(data, sort_keys=True), package, length=64)
+
+
+def _intact(out_dir: Path, name: str, key: str) -> dict | None:
+    """The record of a finished notebook, if it was made from ``key`` and all its outputs are still what they were."""
+    path = out_dir / "logs" / f"{name}.json"
+    try:
+        state = json.loads(path.read_text())
+        same = state["key"] == key and all(sha256(out_dir / file) == digest for file, digest in state["outputs"].items())
+    except (OSError, ValueError, KeyError):
+        return None
+    return state if same else None
+
+
+@contextlib.contextmanager
+def run_lock(out_dir: Path, *, wait_s: float = 10.0) -> Iterator[int]:
+    """Hold a run's folder; yields the lock's descriptor, which a notebook's process inherits.
+
+    The operating system lets go of it when the last holder ends, so a killed runner leaves no stale lock.
+
+    Raises
+    ------
+    StudyError
+        If another runner holds it; names its process.
+    """
+    out_dir.mkdir(parents=True, exist_ok=True)
+    with open(out_dir / ".lock", "a+") as file:
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    file.seek(0)
+                    holder = file.read().strip() or "unknown"
+                    raise StudyError(f"{out_dir}: process {holder} is running this study; wait for it or end it") from None
+                time.sleep(0.25)
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield file.fileno()
+
+
+def _last_line(path: Path) -> str:
+    """The last line, or carriage-returned part of one, of a growing file: what a progress bar shows now."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - 400))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    parts = [p.strip() for p in text.replace("\n", "\r").split("\r") if p.strip() and "[IPKernelApp]" not in p]
+    return parts[-1] if parts else ""
+
+
+def _execute(source: Path, study: str, overrides: list[str], out_dir: Path, lock: int, show: Callable[[str], None]) -> float:
+    """Run one notebook in its own process, showing progress; returns seconds. Raises StudyError with a written report."""
+    name = source.stem
+    logs = out_dir / "logs"
+    job = {
+        "notebook": str(source),
+        "partial": str(logs / f"{name}.partial.ipynb"),
+        "error": str(logs / f"{name}.error.json"),
+        "progress": str(logs / f"{name}.progress.txt"),
+        "study": study,
+        "overrides": shlex.join(overrides),
+        "out_dir": str(out_dir),
+    }
+    for stale in (job["error"], job["progress"], logs / f"{name}.outputs.json", out_dir / "failure.json", out_dir / "failure.md"):
+        Path(stale).unlink(missing_ok=True)
+    (logs / f"{name}.job.json").write_text(json.dumps(job, indent=1))
+    environment = {
+        **os.environ,
+        "KFS_NOTEBOOK": name,
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "JUPYTER_PLATFORM_DIRS": "1",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    }
+    began, log = time.monotonic(), logs / f"{name}.log"
+    with open(log, "w") as file:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "kfs.report.execute", str(logs / f"{name}.job.json")],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            pass_fds=(lock,),
+        )
+        try:
+            while child.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(timeout=0.5)
+                show(f"{name}  {time.monotonic() - began:.0f} s  {_last_line(Path(job['progress']))}".rstrip())
+        except BaseException:
+            child.terminate()
+            child.wait()
+            raise
+    seconds = time.monotonic() - began
+    if child.returncode != 0:
+        raise _failure(name, child.returncode, job, out_dir, log)
+    if not (logs / f"{name}.outputs.json").is_file():
+        Path(job["error"]).write_text(
+            json.dumps({"error": "it ended without run.finish()", "traceback": "", "kind": "unfinished"})
+        )
+        raise _failure(name, 0, job, out_dir, log)
+    os.replace(job["partial"], out_dir / "notebooks" / f"{name}.ipynb")
+    return seconds
+
+
+def _failure(name: str, status: int, job: dict[str, str], out_dir: Path, log: Path) -> StudyError:
+    """Write failure.json and failure.md, and return the error that says the same in short."""
+    known = status in (0, EXIT_CELL_FAILED, EXIT_KERNEL_DIED) and Path(job["error"]).is_file()
+    if known:
+        report = json.loads(Path(job["error"]).read_text())
+    elif status < 0:
+        end = signal.Signals(-status).name
+        report = {
+            "kind": "killed",
+            "error": f"its process was killed by {end}" + (" (out of memory?)" if end == "SIGKILL" else ""),
+        }
+    else:
+        report = {"kind": "runner", "error": f"its process ended with status {status}: {_last_line(log) or 'no output'}"}
+    report = {"notebook": name, "exit_status": status, "cell": None, "cells": None, "traceback": "", "source": "", **report}
+    place = f", code cell {report['cell']} of {report['cells']}" if report["cell"] else ""
+    again = shlex.join(["kfs", "study", job["study"], *shlex.split(job["overrides"])])
+    atomic_write(out_dir / "failure.json", json.dumps(report, indent=1).encode())
+    text = (
+        f"# Notebook {name} failed\n\n{report['error']}\n\nWhere: {name}{place}. What was done is kept; then run again:\n\n"
+        f"    {again}\n\nThe notebook as far as it got: logs/{name}.partial.ipynb; output of its process: logs/{log.name}\n"
+    )
+    if report["source"]:
+        text += f"\n## The cell\n\n```python\n{report['source']}\n```\n"
+    if report["traceback"]:
+        text += f"\n## Traceback\n\n```\n{report['traceback']}\n```\n"
+    atomic_write(out_dir / "failure.md", text.encode())
+    return StudyError(f"notebook {name}{place}: {report['error']}\nreport: {out_dir / 'failure.md'}\nafter mending it: {again}")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, kfs and the libraries that can change a number."""
+    found = {"python": sys.version.split()[0], "kfs": kfs.__version__}
+    for name in _LIBRARIES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def git_commit(root: Path) -> str | None:
+    """Commit of the checkout, with ``+`` where tracked files were changed since; None outside git."""
+    run = lambda *args: subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, check=False)
+    try:
+        head = run("rev-parse", "--short=12", "HEAD")
+        if head.returncode != 0:
+            return None
+        return head.stdout.strip() + ("+" if run("status", "--porcelain", "--untracked-files=no").stdout.strip() else "")
+    except OSError:
+        return None
+
+
+class Console:
+    """Prints lines; shows a passing line in place on a terminal and once in half a minute elsewhere."""
+
+    def __init__(self, stream=None) -> None:
+        self.stream = stream or sys.stderr
+        self.live = self.stream.isatty()
+        self._shown = time.monotonic()
+
+    def __call__(self, text: str, *, passing: bool = False) -> None:
+        if not passing:
+            self.stream.write(("\r\x1b[K" if self.live else "") + text + "\n")
+        elif self.live:
+            columns = os.get_terminal_size(self.stream.fileno()).columns if self.live else 120
+            self.stream.write("\r\x1b[K" + text[: columns - 1])
+        elif time.monotonic() - self._shown > 30:
+            self.stream.write(text + "\n")
+            self._shown = time.monotonic()
+        self.stream.flush()
+
+
+def run_study(
+    study: str = "embedded",
+    overrides: list[str] | None = None,
+    *,
+    root: Path | None = None,
+    runs: Path | None = None,
+    say: Callable[..., None] | None = None,
+) -> Outcome:
+    """Run a study's notebooks, or what is left of them, and build its site.
+
+    Parameters
+    ----------
+    study : str
+        A file of ``conf/study``.
+    overrides : list of str, optional
+        Hydra overrides.
+    root : Path, optional
+        Folder with ``conf/`` and ``notebooks/``; default the checkout.
+    runs : Path, optional
+        Where runs are kept; default ``root/runs``.
+    say : callable, optional
+        Shows a line of progress; default prints to stderr.
+
+    Returns
+    -------
+    Outcome
+        The run's folder, and which notebooks ran or were skipped.
+
+    Raises
+    ------
+    StudyError
+        If a notebook failed (failure.md in the run's folder says where and why) or another runner holds the folder.
+    DataError
+        If the study's data is absent; names the command that fetches it.
+    """
+    began = time.monotonic()
+    root, say, overrides = root or project_root(), say or Console(), list(overrides or [])
+    config = compose(study, overrides, root=root)
+    data = data_digests(config, root)
+    check_models(config)
+    out_dir = run_folder(config, data, runs or root / "runs")
+    package = package_digest()
+    sources = {name: root / "notebooks" / f"{name}.ipynb" for name in config.notebooks}
+    keys = {name: notebook_key(path, config, data, package) for name, path in sources.items()}
+    ran, skipped, states = [], [], {}
+    with run_lock(out_dir) as lock:
+        manifest = _manifest(out_dir)
+        for folder in ("logs", "notebooks", "tables", "figures", "records"):
+            (out_dir / folder).mkdir(exist_ok=True)
+        atomic_write(out_dir / "config.yaml", to_yaml(config).encode())
+        for i, name in enumerate(config.notebooks, start=1):
+            label = f"[{i}/{len(config.notebooks)}]"
+            if state := _intact(out_dir, name, keys[name]):
+                states[name] = state
+                skipped.append(name)
+                continue
+            (out_dir / "manifest.json").unlink(missing_ok=True)
+            show = lambda text, label=label: say(f"{label} {text}", passing=True)
+            seconds = _execute(sources[name], study, overrides, out_dir, lock, show)
+            states[name] = _record(out_dir, name, keys[name], seconds)
+            say(f"{label} {name}  {seconds:.0f} s, {len(states[name]['tables'])} tables, {len(states[name]['figures'])} figures")
+            ran.append(name)
+        presents = _site_key()
+        if ran or manifest is None or manifest["site_key"] != presents or not _site_intact(out_dir, manifest):
+            (out_dir / "manifest.json").unlink(missing_ok=True)
+            _finish(out_dir, root, config, data, states, presents)
+    return Outcome(out_dir, ran, skipped, time.monotonic() - began)
+
+
+def _record(out_dir: Path, name: str, key: str, seconds: float) -> dict:
+    """Keep what a notebook made, with digests, as its record of being finished."""
+    made = json.loads((out_dir / "logs" / f"{name}.outputs.json").read_text())
+    files = [f"notebooks/{name}.ipynb", *made["files"]]
+    state = {
+        "notebook": name,
+        "key": key,
+        "seconds": round(seconds, 1),
+        "tables": made["tables"],
+        "figures": made["figures"],
+        "outputs": {file: sha256(out_dir / file) for file in files},
+    }
+    atomic_write(out_dir / "logs" / f"{name}.json", json.dumps(state, indent=1).encode())
+    return state
+
+
+def _manifest(out_dir: Path) -> dict | None:
+    try:
+        return json.loads((out_dir / "manifest.json").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _site_key() -> str:
+    """Digest of what shapes the site."""
+    files = [_PACKAGE / "report" / "site.py", *sorted(p for p in (_PACKAGE / "report" / "templates").rglob("*") if p.is_file())]
+    return content_id(*(f"{p.name}\0{p.read_text()}" for p in files))
+
+
+def _site_intact(out_dir: Path, manifest: dict) -> bool:
+    try:
+        return all(sha256(out_dir / file) == digest for file, digest in manifest["site"].items())
+    except OSError:
+        return False
+
+
+def _finish(out_dir: Path, root: Path, config: StudyConfig, data: dict[str, str], states: dict[str, dict], presents: str) -> None:
+    """Build the site, then write the manifest: the last thing a run does."""
+    from kfs.report.site import build_site
+
+    manifest = {
+        "schema_version": 1,
+        "study": config.study,
+        "digest": out_dir.name,
+        "config": dataclasses.asdict(config),
+        "data": data,
+        "git_commit": git_commit(root),
+        "versions": versions(),
+        "seconds": round(sum(s["seconds"] for s in states.values()), 1),
+        "notebooks": [{k: states[name][k] for k in ("notebook", "seconds", "tables", "figures")} for name in config.notebooks],
+        "tables": {f: d for s in states.values() for f, d in s["outputs"].items() if f.startswith("tables/")},
+        "figures": {f: d for s in states.values() for f, d in s["outputs"].items() if f.startswith("figures/")},
+        "executed": {f: d for s in states.values() for f, d in s["outputs"].items() if f.startswith("notebooks/")},
+        "site_key": presents,
+    }
+    pages = build_site(out_dir, manifest)
+    manifest["site"] = {str(p.relative_to(out_dir)): sha256(p) for p in pages}
+    atomic_write(out_dir / "manifest.json", json.dumps(manifest, indent=1).encode())

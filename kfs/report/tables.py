@@ -1,0 +1,392 @@
+"""The tables of a study's results: tidy DataFrames of forecasts, with bootstrap intervals from ``kfs.score``.
+
+Pairs whose interval crosses a bin edge (``certain`` False) are left out of every ``accuracy`` and reported apart, as subset
+``uncertain``. Metrics are defined in ``kfs.score``; this module only decides which rows they see. Draws nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from kfs import score
+from kfs.errors import SchemaError
+from kfs.records import Forecast, Pair, probability_matrix
+from kfs.report.measured import pair_frame
+from kfs.speedup import N_BINS, STUDY_BINS
+
+PROBABILITIES = [f"p{i}" for i in range(1, N_BINS + 1)]
+METRICS = {
+    "accuracy": score.accuracy,
+    "within_one": score.within_one,
+    "half_brier": score.half_brier,
+    "crps": score.crps,
+    "ece": score.ece,
+    "spearman": score.spearman,
+}
+LOSSES = ("half_brier", "crps", "ece")
+MIN_SUBSET = 20
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """How every interval of a study is made: the same resamples for every forecaster."""
+
+    n_resamples: int
+    level: float
+    seed: int
+
+    def options(self) -> dict:
+        """Keyword arguments of ``kfs.score.bootstrap`` and ``paired_difference``."""
+        return {"n_resamples": self.n_resamples, "level": self.level, "rng": np.random.default_rng([self.seed, 8])}
+
+    def describe(self) -> str:
+        """Kind of interval, for captions."""
+        return f"{self.level:.0%} bootstrap intervals over tasks and kernels, {self.n_resamples} resamples"
+
+
+def tidy(pairs: list[Pair], forecasts: Mapping[str, list[Forecast]], sample: Iterable[str] = ()) -> pd.DataFrame:
+    """Forecasts beside what was measured, one row a forecast.
+
+    Parameters
+    ----------
+    pairs : list of Pair
+        Test pairs.
+    forecasts : mapping of str to list of Forecast
+        By forecaster; a forecaster may cover a part of the pairs.
+    sample : iterable of str
+        comparison_ids to mark in column ``in_sample``.
+
+    Returns
+    -------
+    DataFrame
+        Columns forecaster, comparison_id, pack, cluster, subset, within_variant, hardware, anchor_id, candidate_id, speedup,
+        true_bin, certain, in_sample, parse_failed, p1 to p8, predicted_bin, confidence, expected_log2.
+
+    Raises
+    ------
+    SchemaError
+        If a forecast answers none of the pairs.
+    """
+    known = {p.comparison_id: i for i, p in enumerate(pairs)}
+    facts = pair_frame(pairs)
+    facts["in_sample"] = facts["comparison_id"].isin(set(sample))
+    parts = []
+    for name, answers in forecasts.items():
+        stray = next((f.comparison_id for f in answers if f.comparison_id not in known), None)
+        if stray is not None:
+            raise SchemaError(f"forecaster {name!r}: forecast {stray!r} answers none of the {len(pairs)} test pairs")
+        part = facts.iloc[[known[f.comparison_id] for f in answers]].reset_index(drop=True)
+        p = probability_matrix(answers)
+        part.insert(0, "forecaster", name)
+        part["parse_failed"] = np.array([f.parse_failed for f in answers], dtype=bool)
+        part[PROBABILITIES] = p
+        part["predicted_bin"] = score.predicted_bin(p) if len(p) else np.array([], dtype=int)
+        part["confidence"] = p.max(axis=1) if len(p) else np.array([])
+        part["expected_log2"] = STUDY_BINS.expected_log2_speedup(p)
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def subsets(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """Named groups of rows that tables are reported by: all, each subset, pairs of one variant, and uncertain labels apart."""
+    found = {"all": pd.Series(True, index=frame.index)}
+    for name in sorted(set(frame["subset"]) - {""}, key=lambda s: (s not in ("eager_to_custom", "reference_to_candidate"), s)):
+        found[name] = frame["subset"] == name
+    found["within_variant"] = frame["within_variant"]
+    found["uncertain"] = ~frame["certain"].fillna(True).astype(bool)
+    return {
+        name: rows for name, rows in found.items() if name == "all" or frame.loc[rows, "comparison_id"].nunique() >= MIN_SUBSET
+    }
+
+
+def arrays(metric: str, rows: pd.DataFrame) -> dict[str, np.ndarray]:
+    """What a metric of ``METRICS`` takes, from tidy rows."""
+    truth = {"speedup": rows["speedup"].to_numpy()} if metric == "spearman" else {"true_bin": rows["true_bin"].to_numpy()}
+    return {"probabilities": rows[PROBABILITIES].to_numpy(), **truth, "parse_failed": rows["parse_failed"].to_numpy()}
+
+
+def sure(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows that exact accuracy may count: labels not known to be uncertain."""
+    return rows[rows["certain"].fillna(True).astype(bool)]
+
+
+def _design(rows: pd.DataFrame) -> dict:
+    return {
+        "clusters": rows["cluster"].to_numpy(dtype=str),
+        "kernels": (rows["anchor_id"].to_numpy(dtype=str), rows["candidate_id"].to_numpy(dtype=str)),
+    }
+
+
+def headline(frame: pd.DataFrame, intervals: Intervals, by: Mapping[str, pd.Series] | None = None) -> pd.DataFrame:
+    """Every metric of every forecaster on every subset, each with its interval.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        From :func:`tidy`.
+    intervals : Intervals
+    by : mapping of str to boolean Series, optional
+        Rows of each subset; default :func:`subsets`.
+
+    Returns
+    -------
+    DataFrame
+        Columns forecaster, subset, then for each metric ``<metric>``, ``<metric>_low``, ``<metric>_high``; n, n_accuracy (rows
+        whose label is not known to be uncertain) and n_parse_failed.
+    """
+    by = subsets(frame) if by is None else by
+    table = []
+    for subset, member in by.items():
+        for name in frame["forecaster"].unique():
+            rows = frame[member & (frame["forecaster"] == name)]
+            if rows.empty:
+                continue
+            certain = rows if subset == "uncertain" else sure(rows)
+            line = {"forecaster": name, "subset": subset}
+            for metric, function in METRICS.items():
+                used = certain if metric == "accuracy" else rows
+                line.update(_with_interval(metric, function, used, intervals))
+            counts = {"n": len(rows), "n_accuracy": len(certain), "n_parse_failed": int(rows["parse_failed"].sum())}
+            table.append({**line, **counts})
+    return pd.DataFrame(table)
+
+
+def _with_interval(metric: str, function, rows: pd.DataFrame, intervals: Intervals) -> dict[str, float]:
+    if rows.empty:
+        return {metric: np.nan, f"{metric}_low": np.nan, f"{metric}_high": np.nan}
+    found = score.bootstrap(function, arrays(metric, rows), **_design(rows), **intervals.options())
+    return {metric: found.estimate, f"{metric}_low": found.low, f"{metric}_high": found.high}
+
+
+def headline_by(frame: pd.DataFrame, column: str, intervals: Intervals) -> pd.DataFrame:
+    """The headline for each value of ``column`` (pack or hardware) alone; the value stands in column ``subset``."""
+    values = sorted(frame[column].unique())
+    return headline(frame, intervals, {value: frame[column] == value for value in values})
+
+
+def paired(
+    frame: pd.DataFrame,
+    first: str,
+    intervals: Intervals,
+    *,
+    metrics: tuple[str, ...] = ("half_brier", "spearman"),
+    only: tuple[str, ...] = ("all", "reference_to_candidate", "eager_to_custom", "within_variant"),
+) -> pd.DataFrame:
+    """Differences between ``first`` and every other forecaster on the same rows, with paired intervals.
+
+    Returns
+    -------
+    DataFrame
+        Columns first, second, subset, metric, estimate (first minus second), low, high, excludes_zero, better, n.
+    """
+    columns = ["first", "second", "subset", "metric", "estimate", "low", "high", "excludes_zero", "better", "n"]
+    mine = frame[frame["forecaster"] == first].set_index("comparison_id")
+    table = []
+    for second in [name for name in frame["forecaster"].unique() if name != first]:
+        other = frame[frame["forecaster"] == second].set_index("comparison_id")
+        shared = mine.index.intersection(other.index, sort=False)
+        a, b = mine.loc[shared].reset_index(), other.loc[shared].reset_index()
+        if a.empty:
+            continue
+        for subset, member in subsets(a).items():
+            if subset not in only:
+                continue
+            for metric in metrics:
+                found = score.paired_difference(
+                    METRICS[metric],
+                    arrays(metric, a[member]),
+                    arrays(metric, b[member]),
+                    **_design(a[member]),
+                    **intervals.options(),
+                )
+                excludes = found.excludes(0.0)
+                gain = -found.estimate if metric in LOSSES else found.estimate
+                better = (first if gain > 0 else second) if excludes else "neither"
+                values = [found.estimate, found.low, found.high, excludes, better, int(member.sum())]
+                table.append(dict(zip(columns, [first, second, subset, metric, *values], strict=True)))
+    return pd.DataFrame(table, columns=columns)
+
+
+def reliability(frame: pd.DataFrame) -> pd.DataFrame:
+    """Confidence and accuracy by bucket of the predicted bin's probability; uncertain labels and parse failures left out."""
+    table = []
+    for name in frame["forecaster"].unique():
+        rows = sure(frame[frame["forecaster"] == name])
+        found = score.reliability(**arrays("ece", rows))
+        for low, high, n, confidence, accuracy in zip(*found, strict=True):
+            if n > 0:
+                line = {"low": low, "high": high, "n": int(n), "confidence": confidence, "accuracy": accuracy}
+                table.append({"forecaster": name, **line})
+    return pd.DataFrame(table)
+
+
+def calibration(frame: pd.DataFrame, intervals: Intervals) -> pd.DataFrame:
+    """ECE with its interval, mean confidence and accuracy of each forecaster; uncertain labels left out."""
+    table = []
+    for name in frame["forecaster"].unique():
+        rows = sure(frame[frame["forecaster"] == name])
+        line = {"forecaster": name, **_with_interval("ece", score.ece, rows, intervals)}
+        parsed = rows[~rows["parse_failed"]]
+        line["confidence"] = parsed["confidence"].mean()
+        line["accuracy"] = (parsed["predicted_bin"] == parsed["true_bin"]).mean()
+        table.append({**line, "n": len(rows), "n_parse_failed": int(rows["parse_failed"].sum())})
+    table = pd.DataFrame(table)
+    table.insert(4, "overconfidence", table["confidence"] - table["accuracy"])
+    return table
+
+
+def confusion(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Pairs of one forecaster by true and predicted bin, all 64 cells: n, and share of the true bin's pairs."""
+    rows = frame[(frame["forecaster"] == name) & ~frame["parse_failed"]]
+    counts = np.zeros((N_BINS, N_BINS), dtype=int)
+    np.add.at(counts, (rows["true_bin"].to_numpy() - 1, rows["predicted_bin"].to_numpy() - 1), 1)
+    total = counts.sum(axis=1, keepdims=True)
+    share = np.divide(counts, total, out=np.zeros(counts.shape), where=total > 0)
+    true_bin, predicted_bin = (1 + np.indices(counts.shape)).reshape(2, -1)
+    columns = {"true_bin": true_bin, "predicted_bin": predicted_bin, "n": counts.ravel(), "share": share.ravel()}
+    return pd.DataFrame({"forecaster": name, **columns})
+
+
+def _losses(rows: pd.DataFrame) -> np.ndarray:
+    """Absolute bin error of each row."""
+    return score.bin_error_per_row(**arrays("half_brier", rows))
+
+
+def _confidence(rows: pd.DataFrame) -> np.ndarray:
+    return score.max_probability(rows[PROBABILITIES].to_numpy(), parse_failed=rows["parse_failed"].to_numpy())
+
+
+def risk_coverage(frame: pd.DataFrame, *, points: int = 100) -> pd.DataFrame:
+    """Mean absolute bin error of the most confident share of forecasts, for each forecaster; at most ``points`` steps each.
+
+    Forecasts of equal confidence enter together: a curve starts where its first block ends.
+    """
+    table = []
+    for name in frame["forecaster"].unique():
+        rows = frame[frame["forecaster"] == name]
+        curve = score.risk_coverage(_losses(rows), _finite(_confidence(rows)))
+        wanted = np.searchsorted(curve.coverage, np.linspace(0, 1, points + 1)[1:] - 1e-9)
+        for i in np.unique(np.minimum(wanted, len(curve.coverage) - 1)):
+            table.append(
+                {"forecaster": name, "coverage": curve.coverage[i], "risk": curve.risk[i], "threshold": curve.threshold[i]}
+            )
+    return pd.DataFrame(table)
+
+
+def _finite(confidence: np.ndarray) -> np.ndarray:
+    """Confidence with parse failures last but finite."""
+    return np.where(np.isfinite(confidence), confidence, -1.0)
+
+
+def selective(frame: pd.DataFrame, intervals: Intervals, *, coverages: tuple[float, ...] = (0.25, 0.5)) -> pd.DataFrame:
+    """AURC of absolute bin error with its interval, what no and perfect knowledge of the errors would give, risk at coverages."""
+    table = []
+    for name in frame["forecaster"].unique():
+        rows = frame[frame["forecaster"] == name]
+        losses, confidence = _losses(rows), _finite(_confidence(rows))
+        found = score.bootstrap(score.aurc, (losses, confidence), **_design(rows), **intervals.options())
+        curve = score.risk_coverage(losses, confidence)
+        line = {"forecaster": name, "aurc": found.estimate, "aurc_low": found.low, "aurc_high": found.high}
+        line.update({"risk_all": losses.mean(), "aurc_oracle": score.aurc(losses, -losses)})
+        for share in coverages:
+            line[f"risk_at_{share:.0%}".replace("%", "")] = curve.risk[np.searchsorted(curve.coverage, share - 1e-9)]
+        table.append({**line, "n": len(rows)})
+    return pd.DataFrame(table)
+
+
+def pools(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Rows that form pools of kernels worth choosing among, with column ``pool``, and what a pool is in words.
+
+    Measured tasks: the kernels of one task against its reference. CUDA-L1 has three or four kernels a problem, too few to choose
+    among, so a pool is the custom kernels of every problem on one GPU, against eager PyTorch.
+    """
+    if (frame["subset"] == "reference_to_candidate").any():
+        rows = frame[frame["subset"] == "reference_to_candidate"]
+        return rows.assign(pool=rows["pack"]), "the kernels of one task, against its reference"
+    rows = frame[frame["subset"] == "eager_to_custom"]
+    return rows.assign(pool=rows["hardware"]), "the custom kernels of all held-out problems on one GPU, against eager PyTorch"
+
+
+def recovery(frame: pd.DataFrame, *, shares: np.ndarray | None = None) -> pd.DataFrame:
+    """Best found / best of pool against share measured, mean over pools, with the exact expectation of a random order.
+
+    Returns
+    -------
+    DataFrame
+        Columns forecaster, share, found, random, n_pools, n (kernels in all pools).
+    """
+    rows, _ = pools(frame)
+    shares = np.linspace(0.02, 1.0, 50) if shares is None else shares
+    table = []
+    for name in rows["forecaster"].unique():
+        mine = rows[rows["forecaster"] == name]
+        curve = _recovery(mine, shares).mean()
+        for share, found, random in zip(curve.share, curve.found, curve.random, strict=True):
+            line = {"share": share, "found": found, "random": random, "n_pools": mine["pool"].nunique(), "n": len(mine)}
+            table.append({"forecaster": name, **line})
+    return pd.DataFrame(table)
+
+
+def _recovery(rows: pd.DataFrame, shares):
+    order = np.where(rows["parse_failed"], -np.inf, rows["expected_log2"].round(12))
+    return score.recovery(order, rows["speedup"].to_numpy(), rows["pool"].to_numpy(), shares=shares)
+
+
+def recovery_at(frame: pd.DataFrame, share: float, intervals: Intervals) -> pd.DataFrame:
+    """Recovery with ``share`` of each pool measured, with an interval over pools, and how often it is within 20% of the best.
+
+    Columns forecaster, share, found, found_low, found_high, random, gain (found - random) with low and high, within_20_percent
+    (share of pools), n_pools.
+    """
+    rows, _ = pools(frame)
+    table = []
+    for name in rows["forecaster"].unique():
+        at = _recovery(rows[rows["forecaster"] == name], [share]).at(share)
+        pool = np.arange(len(at.found))
+        line = {"forecaster": name, "share": share, "random": at.random.mean()}
+        for key, values in (("found", at.found), ("gain", at.found - at.random)):
+            line[key] = values.mean()
+            if len(pool) > 1:
+                interval = score.bootstrap(score.mean, (values,), pool, **intervals.options())
+                line.update({f"{key}_low": interval.low, f"{key}_high": interval.high})
+        table.append({**line, "within_20_percent": (at.found >= 0.8).mean(), "n_pools": len(pool)})
+    return pd.DataFrame(table)
+
+
+def recovery_by_pool(frame: pd.DataFrame, share: float) -> pd.DataFrame:
+    """Recovery with ``share`` measured in every pool: columns forecaster, pool, found, random."""
+    rows, _ = pools(frame)
+    table = []
+    for name in rows["forecaster"].unique():
+        result = _recovery(rows[rows["forecaster"] == name], [share])
+        for pool, found, random in zip(result.pools, result.at(share).found, result.at(share).random, strict=True):
+            table.append({"forecaster": name, "pool": pool, "found": found, "random": random})
+    return pd.DataFrame(table)
+
+
+def readable(table: pd.DataFrame, *, digits: int = 3) -> pd.DataFrame:
+    """A table for reading: an estimate and its interval in one column, numbers rounded, absent ones a dash."""
+    out = {}
+    for column in table.columns:
+        if column.endswith(("_low", "_high")) or (column in ("low", "high") and "estimate" in table):
+            continue
+        low, high = ("low", "high") if column == "estimate" else (f"{column}_low", f"{column}_high")
+        if low in table:
+            triples = zip(table[column], table[low], table[high], strict=True)
+            out[column] = [
+                _number(v, digits) + ("" if np.isnan(a) else f" [{_number(a, digits)}, {_number(b, digits)}]")
+                for v, a, b in triples
+            ]
+        elif pd.api.types.is_float_dtype(table[column]):
+            out[column] = [_number(v, digits) for v in table[column]]
+        else:
+            out[column] = table[column].tolist()
+    return pd.DataFrame(out)
+
+
+def _number(value: float, digits: int) -> str:
+    return "–" if pd.isna(value) else f"{value:.{digits}f}"

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+import kfs.forecast
+from kfs.errors import SchemaError
+from kfs.forecast import run_folds
+from kfs.forecast.cache import code_version
+from kfs.forecast.prior import Prior
+
+
+@pytest.fixture
+def fold(rng, made_up_fold):
+    return made_up_fold(rng)
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The prior in small chunks, its calls recorded."""
+    calls = {"fit": 0, "queries": [], "die_after": None}
+
+    class Counted(Prior):
+        chunk_size = 5
+
+        def fit(self, train, calibration):
+            calls["fit"] += 1
+            return super().fit(train, calibration)
+
+        def forecast(self, queries, *, progress=False):
+            if calls["die_after"] is not None and len(calls["queries"]) >= calls["die_after"]:
+                raise KeyboardInterrupt
+            calls["queries"] += [q.comparison_id for q in queries]
+            return super().forecast(queries)
+
+    monkeypatch.setitem(kfs.forecast.FORECASTERS, "prior", Counted)
+    return calls
+
+
+def test_a_second_run_fits_nothing_and_gives_the_same(tmp_path, fold, counted):
+    first = run_folds("prior", {}, [fold], cache_dir=tmp_path, progress=False)
+    assert [f.comparison_id for f in first] == [p.comparison_id for p in fold.test]
+    seen = len(counted["queries"])
+    assert run_folds("prior", {}, [fold], cache_dir=tmp_path, progress=False) == first
+    assert (counted["fit"], len(counted["queries"])) == (1, seen)
+
+
+def test_a_run_killed_in_the_middle_computes_only_the_rest(tmp_path, fold, counted):
+    counted["die_after"] = 12
+    with pytest.raises(KeyboardInterrupt):
+        run_folds("prior", {}, [fold], cache_dir=tmp_path, progress=False)
+    (chunk, *_) = tmp_path.rglob("*.jsonl")
+    (chunk.parent / f".{chunk.name}.half").write_text('{"query": "tr')
+    done = list(counted["queries"])
+    counted["die_after"] = None
+    resumed = run_folds("prior", {}, [fold], cache_dir=tmp_path, progress=False)
+    assert sorted(counted["queries"]) == sorted(p.comparison_id for p in fold.test)
+    assert 0 < len(done) < len(fold.test)
+    assert resumed == run_folds("prior", {}, [fold], cache_dir=tmp_path / "elsewhere", progress=False)
+
+
+def test_other_options_or_other_training_pairs_are_another_cache(tmp_path, fold, counted):
+    kfs_fold = type(fold)
+    run_folds("prior", {}, [fold], cache_dir=tmp_path, progress=False)
+    run_folds("prior", {"smoothing": 2.0}, [fold], cache_dir=tmp_path, progress=False)
+    shorter = kfs_fold("made_up", fold.train[:-1], fold.calibration, fold.test)
+    run_folds("prior", {}, [shorter], cache_dir=tmp_path, progress=False)
+    assert counted["fit"] == 3
+    assert len(list((tmp_path / "prior").iterdir())) == 3
+
+
+def test_several_folds_give_their_tests_one_after_the_other(tmp_path, fold, distributions):
+    turned = type(fold)("turned", fold.calibration, fold.train, fold.test[:3])
+    both = run_folds("boosted", {"iterations": 3}, [fold, turned], cache_dir=tmp_path, progress=False)
+    assert [f.comparison_id for f in both] == [p.comparison_id for p in fold.test + fold.test[:3]]
+    assert not np.allclose(distributions(both[:3]), distributions(both[-3:]))
+
+
+def test_a_broken_chunk_is_named(tmp_path, fold):
+    run_folds("prior", {}, [fold], cache_dir=tmp_path, progress=False)
+    (chunk,) = tmp_path.rglob("*.jsonl")
+    chunk.write_text(chunk.read_text()[:-40])
+    with pytest.raises(SchemaError, match=rf"{chunk.name}, line \d+: not a cached forecast.*delete the file"):
+        run_folds("prior", {}, [fold], cache_dir=tmp_path, progress=False)
+
+
+def test_the_code_version_follows_what_a_module_imports_and_nothing_else(tmp_path, monkeypatch):
+    (tmp_path / "kfsx").mkdir()
+    monkeypatch.setattr("kfs.forecast.cache._IMPORT", __import__("re").compile(r"^from (kfsx[\w.]*) import", 8))
+    monkeypatch.syspath_prepend(tmp_path)
+    files = {"__init__": "", "a": "from kfsx.b import n\n", "b": "n = 1\n", "c": "m = 1\n"}
+    versions = []
+    for change in ({}, {"c": "m = 2\n"}, {"b": "n = 2\n"}):
+        for name, text in {**files, **change}.items():
+            (tmp_path / "kfsx" / f"{name}.py").write_text(text)
+        code_version.cache_clear()
+        versions.append(code_version("kfsx.a"))
+    code_version.cache_clear()
+    assert versions[0] == versions[1] != versions[2]

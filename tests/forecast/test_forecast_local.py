@@ -1,0 +1,138 @@
+import re
+import string
+
+import numpy as np
+import pytest
+
+from kfs.data import manifest
+from kfs.errors import DataError, KfsError, MissingDependencyError
+from kfs.forecast import make
+from kfs.forecast.query import Query
+
+
+@pytest.fixture(scope="module")
+def tiny_random_model(tmp_path_factory):
+    """A two-layer Llama with random weights and one token a character: it knows nothing, but computes like a large one."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    folder = tmp_path_factory.mktemp("tiny-random-llama")
+    characters = {c: i for i, c in enumerate(["<unk>", *string.printable])}
+    core = tokenizers.Tokenizer(tokenizers.models.WordLevel(characters, unk_token="<unk>"))
+    core.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
+    core.decoder = tokenizers.decoders.Fuse()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>").save_pretrained(folder)
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=len(characters),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        initializer_range=0.3,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def queries(rng, made_up_pairs):
+    pairs = made_up_pairs(rng, 6)
+    return [Query.from_pair(p.model_copy(update={"anchor_code": pairs[i % 2].anchor_code})) for i, p in enumerate(pairs)]
+
+
+def test_a_tiny_random_model_with_shared_prefixes_answers_as_with_full_prompts(tiny_random_model, queries):
+    import torch
+
+    local = make("local", model=str(tiny_random_model), max_tokens=3000, device="cpu")
+    forecasts = local.forecast(queries)
+    assert [f.comparison_id for f in forecasts] == [q.comparison_id for q in queries]
+    assert len({f.predicted_bin for f in forecasts} | {round(f.probabilities[0], 9) for f in forecasts}) > 2
+    for query, forecast in zip(queries, forecasts, strict=True):
+        ids = [t for part in local.prompt(query).parts for t in part]
+        with torch.inference_mode():
+            p = torch.softmax(local._model(torch.tensor([ids])).logits[0, -1].double(), dim=-1)[list(local._answer[1])].numpy()
+        assert forecast.probabilities == pytest.approx(p / p.sum(), abs=1e-4)
+        assert forecast.raw_probability_sum == pytest.approx(p.sum(), abs=1e-4)
+        assert forecast.input_tokens == len(ids)
+
+
+def test_a_tiny_random_model_answers_the_same_whatever_it_is_asked_with(tiny_random_model, queries):
+    local = make("local", model=str(tiny_random_model), max_tokens=3000, device="cpu")
+    together, alone = local.forecast(queries), [local.forecast([q])[0] for q in reversed(queries)]
+    assert [f.bin_probabilities for f in together] == [f.bin_probabilities for f in alone[::-1]]
+
+
+def test_long_sources_are_cut_visibly_and_the_forecast_says_so(tiny_random_model, queries):
+    local = make("local", model=str(tiny_random_model), max_tokens=1200, device="cpu")
+    query = Query(**{**vars(queries[0]), "anchor_code": "x", "candidate_code": "a" * 500 + "b" * 4000 + "c" * 500})
+    prompt = local.prompt(query)
+    text = local._tokeniser.decode([t for part in prompt.parts for t in part])
+    assert sum(map(len, prompt.parts)) <= 1200
+    kept = re.search(r"(a+)\n# \[\.\.\. cut: (\d+) tokens \.\.\.\]\n(b*c+)", text)
+    assert len(kept[1]) + len(kept[3]) + int(kept[2]) == 5000
+    (forecast,) = local.forecast([query])
+    assert forecast.reasoning.startswith("candidate cut by ") and "reference" not in forecast.reasoning
+
+
+def test_the_prompt_tells_task_hardware_bins_and_both_sources_and_no_variant(tiny_random_model, queries):
+    local = make("local", model=str(tiny_random_model), max_tokens=3000)
+    query = Query(**{**vars(queries[0]), "title": "Row softmax.", "signature": "kernel(x)", "anchor_variant": "VARIANT"})
+    prompt = local.prompt(query)
+    head, reference, rest = ("".join(local._tokeniser.convert_ids_to_tokens(part)) for part in prompt.parts)
+    assert "Row softmax." in head and "kernel(x)" in head and query.hardware in head and "1 < S <= 1.414" in head
+    assert query.anchor_code.strip() in reference and query.candidate_code.strip() in rest
+    assert "VARIANT" not in head + reference + rest and rest.endswith("Bin: ")
+
+
+def test_too_few_tokens_say_how_many_are_needed(tiny_random_model, queries):
+    with pytest.raises(ValueError, match=r"max_tokens 100 leaves -\d+ tokens.*give at least (\d+)") as error:
+        make("local", model=str(tiny_random_model), max_tokens=100).prompt(queries[0])
+    least = int(str(error.value).rsplit(" ", 1)[1])
+    make("local", model=str(tiny_random_model), max_tokens=least).prompt(queries[0])
+
+
+def test_a_tokeniser_without_digits_is_refused(tiny_random_model, queries, monkeypatch):
+    local = make("local", model=str(tiny_random_model))
+    monkeypatch.setattr(type(local), "_encode", lambda self, text: [7] * len(text))
+    with pytest.raises(KfsError, match="no single token for each number from 1 to 8"):
+        local.prompt(queries[0])
+
+
+def test_absent_weights_name_the_command_that_fetches_them(tmp_path, monkeypatch, queries):
+    pytest.importorskip("transformers")
+    monkeypatch.setenv("KFS_CACHE", str(tmp_path))
+    monkeypatch.delenv("KFS_MIRROR", raising=False)
+    with pytest.raises(DataError, match="kfs data pull smollm2"):
+        make("local").forecast(queries[:1])
+    with pytest.raises(DataError, match=r"no config\.json there"):
+        make("local", model=str(tmp_path)).model_id()
+
+
+def test_absent_transformers_name_the_extra_that_brings_them(monkeypatch, queries):
+    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install -e '\.\[lm\]'"):
+        make("local").forecast(queries[:1])
+
+
+def test_smollm2_gives_a_sharper_than_random_readout_with_shared_prefixes_as_with_full_prompts(queries):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    pytest.importorskip("gguf")
+    try:
+        manifest.path("smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
+    except DataError as error:
+        pytest.skip(f"SmolLM2 is not here: {error}")
+    local = make("local", device="cpu")
+    forecasts = local.forecast(queries[:3])
+    assert all(f.raw_probability_sum > 0.5 for f in forecasts), "the model should want to answer with a bin's number"
+    ids = [t for part in local.prompt(queries[2]).parts for t in part]
+    with torch.inference_mode():
+        p = torch.softmax(local._model(torch.tensor([ids])).logits[0, -1].double(), dim=-1)[list(local._answer[1])].numpy()
+    assert forecasts[2].probabilities == pytest.approx(p / p.sum(), abs=1e-4)
+    words = local._tokeniser("The capital of France is", return_tensors="pt").input_ids
+    with torch.inference_mode():
+        following = int(np.argmax(local._model(words).logits[0, -1].numpy()))
+    assert local._tokeniser.decode([following]).strip() == "Paris"

@@ -1,0 +1,149 @@
+import numpy as np
+import pytest
+
+from kfs import score
+from kfs.errors import SchemaError
+from kfs.report import measured, tables
+
+INTERVALS = tables.Intervals(n_resamples=40, level=0.9, seed=0)
+METRICS = ("accuracy", "within_one", "half_brier", "crps", "ece", "spearman")
+
+
+@pytest.fixture
+def pairs(kit, rng):
+    return kit.make_pairs(rng)
+
+
+@pytest.fixture
+def frame(kit, pairs, rng):
+    forecasts = {
+        "sharp": kit.make_forecasts("sharp", pairs, rng, noise=0.2),
+        "vague": kit.make_forecasts("vague", pairs, rng, noise=2.0, failed=3),
+    }
+    return tables.tidy(pairs, forecasts, [p.comparison_id for p in pairs[:30]])
+
+
+def test_the_headline_has_every_metric_with_an_interval_and_counts(frame):
+    table = tables.headline(frame, INTERVALS)
+    expected = [
+        "forecaster",
+        "subset",
+        *(f"{m}{end}" for m in METRICS for end in ("", "_low", "_high")),
+        "n",
+        "n_accuracy",
+        "n_parse_failed",
+    ]
+    assert list(table.columns) == expected
+    overall = table[table["subset"] == "all"].set_index("forecaster")
+    assert overall.loc["vague", "n_parse_failed"] == 3
+    assert (overall["half_brier_low"] <= overall["half_brier"]).all()
+    assert overall.loc["sharp", "half_brier"] < overall.loc["vague", "half_brier"]
+
+
+def test_exact_accuracy_leaves_out_uncertain_pairs_which_are_reported_apart(frame):
+    table = tables.headline(frame, INTERVALS).set_index(["forecaster", "subset"])
+    rows = frame[(frame["forecaster"] == "sharp") & frame["certain"].astype(bool)]
+    assert table.loc[("sharp", "all"), "accuracy"] == pytest.approx((rows["predicted_bin"] == rows["true_bin"]).mean())
+    assert table.loc[("sharp", "all"), "n_accuracy"] == len(rows) < table.loc[("sharp", "all"), "n"]
+    apart = tables.headline(frame, INTERVALS, {"uncertain": ~frame["certain"].astype(bool)}).iloc[0]
+    assert apart["n"] == apart["n_accuracy"] == (~frame.loc[frame["forecaster"] == "sharp", "certain"].astype(bool)).sum()
+
+
+def test_a_pair_of_unknown_certainty_counts_in_accuracy(kit, pairs, rng):
+    unknown = [p.model_copy(update={"certain": None}) for p in pairs]
+    frame = tables.tidy(unknown, {"a": kit.make_forecasts("a", unknown, rng)})
+    assert len(tables.sure(frame)) == len(unknown)
+    assert "uncertain" not in tables.subsets(frame)
+
+
+def test_the_sample_marks_its_rows(frame):
+    assert frame[frame["in_sample"]].groupby("forecaster").size().tolist() == [30, 30]
+
+
+def test_a_forecast_that_answers_no_pair_is_refused(kit, pairs, rng):
+    with pytest.raises(SchemaError, match="answers none"):
+        tables.tidy(pairs[1:], {"a": kit.make_forecasts("a", pairs[:1], rng)})
+
+
+def test_a_paired_difference_says_which_is_better_and_whether_it_is_sure(frame):
+    table = tables.paired(frame, "sharp", INTERVALS)
+    assert list(table.columns) == [
+        "first",
+        "second",
+        "subset",
+        "metric",
+        "estimate",
+        "low",
+        "high",
+        "excludes_zero",
+        "better",
+        "n",
+    ]
+    row = table[(table["subset"] == "all") & (table["metric"] == "half_brier")].iloc[0]
+    assert row["estimate"] < 0
+    assert row["excludes_zero"]
+    assert row["better"] == "sharp"
+
+
+def test_paired_with_one_forecaster_is_an_empty_table(frame):
+    assert tables.paired(frame[frame["forecaster"] == "sharp"], "sharp", INTERVALS).empty
+
+
+def test_reliability_weights_add_up_to_the_certain_parsed_rows(frame):
+    table = tables.reliability(frame)
+    rows = tables.sure(frame)
+    assert table["n"].sum() == (~rows["parse_failed"]).sum()
+
+
+def test_selective_lies_between_the_oracle_and_the_whole_for_a_useful_confidence(frame):
+    table = tables.selective(frame, INTERVALS).set_index("forecaster")
+    assert (table["aurc_oracle"] <= table["aurc"] + 1e-12).all()
+    curve = tables.risk_coverage(frame)
+    last = curve.groupby("forecaster").last()
+    assert last["coverage"].tolist() == [1.0, 1.0]
+    assert last["risk"].tolist() == pytest.approx(table.loc[last.index, "risk_all"].tolist())
+
+
+def test_recovery_pools_are_the_kernels_of_a_task_against_its_reference(frame):
+    rows, _ = tables.pools(frame)
+    assert rows["pool"].nunique() == 3
+    curve = tables.recovery(frame, shares=np.array([0.2, 1.0]))
+    assert curve[curve["share"] == 1.0]["found"].tolist() == pytest.approx([1.0, 1.0])
+    at = tables.recovery_at(frame, 0.2, INTERVALS).set_index("forecaster")
+    assert at.loc["sharp", "found"] >= at.loc["vague", "found"]
+    assert at["random"].nunique() == 1
+
+
+def test_where_problems_have_few_kernels_a_pool_is_one_gpu(kit, pairs, rng):
+    moved = [p.model_copy(update={"subset": "eager_to_custom", "hardware": "h100"}) for p in pairs]
+    rows, text = tables.pools(tables.tidy(moved, {"a": kit.make_forecasts("a", moved, rng)}))
+    assert set(rows["pool"]) == {"h100"}
+    assert "GPU" in text
+
+
+def test_readable_puts_an_estimate_and_its_interval_in_one_column(frame):
+    table = tables.readable(tables.headline(frame, INTERVALS))
+    assert "accuracy_low" not in table
+    assert table["accuracy"].str.fullmatch(r"\d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\]").all()
+
+
+def test_bin_counts_add_up_and_cover_the_eight_bins(pairs):
+    table = measured.bin_counts(pairs)
+    assert table["n"].sum() == len(pairs)
+    assert table.groupby("subset").size().tolist() == [8, 8]
+
+
+def test_label_noise_is_unknown_without_intervals_but_edges_still_tell(pairs):
+    bare = [p.model_copy(update={"certain": None, "speedup_low": None, "speedup_high": None}) for p in pairs]
+    known, unknown = measured.label_noise(pairs, "pack"), measured.label_noise(bare, "pack")
+    assert known["share_certain"].between(0, 1).all()
+    assert unknown["share_certain"].isna().all()
+    assert unknown["share_near_edge"].tolist() == known["share_near_edge"].tolist()
+
+
+def test_distance_to_edge_is_zero_on_an_edge():
+    assert measured.distance_to_edge(np.array([0.5, 1.05])).tolist() == pytest.approx([0.0, 0.05])
+
+
+def test_every_metric_of_the_headline_is_the_score_of_that_name():
+    assert {name: getattr(score, name) for name in METRICS} == tables.METRICS
