@@ -4,6 +4,7 @@ VENV ?= .venv
 STUDY ?= embedded
 OVERRIDES ?=
 PORT ?= 8888
+LAB ?=
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
@@ -28,8 +29,8 @@ study: $(READY) ## Run a study to a site: make study STUDY=embedded|cuda_l1 OVER
 test: $(READY) ## Run the tests: CPU, offline, a few minutes
 	$(BIN)/python -m pytest
 
-lab: $(READY) ## Open JupyterLab on the notebooks
-	$(BIN)/jupyter lab --port $(PORT) --notebook-dir . --LabApp.news_url= notebooks/02_accuracy.ipynb
+lab: $(READY) ## Open JupyterLab on the notebooks (PORT=8888, more flags in LAB=)
+	$(BIN)/jupyter lab --port $(PORT) --LabApp.news_url= $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB) notebooks/02_accuracy.ipynb
 
 lint: $(READY) ## Check style, and that notebooks are committed stripped
 	$(BIN)/ruff check .

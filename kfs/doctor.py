@@ -67,7 +67,8 @@ def _python() -> list[Finding]:
 
 def _packages() -> list[Finding]:
     groups = {
-        "notebooks": (("papermill", "nbconvert", "ipykernel", "jupyterlab"), "pip install -e '.[lab]' -c constraints.txt"),
+        "notebook runner": (("papermill", "nbconvert", "ipykernel", "hydra-core"), "make setup"),
+        "jupyterlab": (("jupyterlab",), "pip install -e '.[lab]' -c constraints.txt"),
         "language model": (("transformers", "gguf", "safetensors"), "pip install -e '.[lm]' -c constraints.txt"),
         "cuda python": (("cuda-bindings", "cuda-core", "nvidia-cuda-nvrtc"), "pip install -e '.[gpu]' -c constraints.txt"),
         "triton": (("triton",), "pip install -e '.[gpu]' -c constraints.txt"),
@@ -80,7 +81,8 @@ def _packages() -> list[Finding]:
         detail = ", ".join(f"{p} {v}" for p, v in versions.items() if v) or "not installed"
         if missing and len(missing) < len(packages):
             detail += f"; missing: {', '.join(missing)}"
-        found.append(Finding(what, "absent" if missing else "ok", detail, mend if missing else ""))
+        state = "ok" if not missing else "broken" if mend == "make setup" else "absent"
+        found.append(Finding(what, state, detail, mend if missing else ""))
     return found
 
 
@@ -160,9 +162,10 @@ def _sandbox() -> list[Finding]:
 
 def _can_unshare(libc: ctypes.CDLL, flag: int) -> bool:
     """Try in a process of its own, so that this one stays where it is."""
+    together = flag if os.geteuid() == 0 else flag | 0x10000000  # a plain user needs a user namespace around the others
     pid = os.fork()
     if pid == 0:
-        os._exit(0 if libc.unshare(flag) == 0 else 1)
+        os._exit(0 if libc.unshare(together) == 0 else 1)
     return os.waitpid(pid, 0)[1] == 0
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -15,12 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from kfs.bench.campaign import read_folder
-from kfs.bench.timing import Estimate, inside_one_bin, ratio_interval
+from kfs.bench.timing import estimate, inside_one_bin, ratio_interval
 from kfs.errors import DataError
 from kfs.records import Hardware, Kernel, Measurement, Pair, Status, content_id
-from kfs.speedup import N_BINS, STUDY_BINS, SpeedupBins
+from kfs.speedup import STUDY_BINS, SpeedupBins
 
 RECORDS = Path(__file__).parent.parent / "data" / "records"
+REFERENCE_SUBSETS = ("reference_to_candidate", "eager_to_custom")
+"""Subsets in which every anchor is its task's reference: what a search asks."""
 
 
 @dataclass(frozen=True)
@@ -39,42 +41,35 @@ class Fold:
                 raise ValueError(f"fold {self.name}: {sorted(both)[:3]} stand in two splits")
 
 
-def embedded_records(folder: str | os.PathLike | None = None) -> tuple[list[Measurement], list[Kernel], Hardware]:
-    """The host measurements that come with kfs, or those of another folder.
+def host_folder() -> Path:
+    """Folder of the host measurements that come with kfs.
 
-    Parameters
-    ----------
-    folder : path, optional
-        One hardware's folder as ``kfs record`` writes it; default the only one under ``data/records``.
+    Raises
+    ------
+    DataError
+        If there is none, or more than one to choose from.
     """
-    if folder is None:
-        folders = sorted(p for p in RECORDS.glob("host-*") if p.is_dir())
-        if len(folders) != 1:
-            found = ", ".join(p.name for p in folders) or "none"
-            raise DataError(f"{RECORDS}: expected one folder of host records, found {found}; name one, or run `kfs record`")
-        folder = folders[0]
-    return read_folder(folder)
+    folders = sorted(p for p in RECORDS.glob("host-*") if p.is_dir())
+    if len(folders) != 1:
+        found = ", ".join(p.name for p in folders) or "none"
+        raise DataError(
+            f"{RECORDS}: expected the records of one host, found {found}; kfs needs a checkout with its data/records "
+            "(pip install -e .), or measure some with `kfs record` and name their folder with data.folder=..."
+        )
+    return folders[0]
+
+
+def embedded_records(folder: str | os.PathLike | None = None) -> tuple[list[Measurement], list[Kernel], Hardware]:
+    """The host measurements that come with kfs, or those of another folder that ``kfs record`` wrote."""
+    return read_folder(folder or host_folder())
 
 
 def library_of(kernel: Kernel) -> str:
-    """What a host kernel is mainly written with: reference, numba, numpy or torch. A label for code-blind rivals."""
-    if kernel.family == "reference":
-        return "reference"
+    """What a host kernel is mainly written with: numba, numpy or torch. A label for code-blind rivals."""
     for library in ("numba", "numpy"):
         if f"import {library}" in kernel.source or f"from {library}" in kernel.source:
             return library
     return "torch"
-
-
-def _estimate(measurement: Measurement) -> Estimate:
-    return Estimate(
-        measurement.speedup,
-        measurement.speedup_low,
-        measurement.speedup_high,
-        measurement.confidence,
-        measurement.log2_std_error,
-        measurement.n_child_pairs,
-    )
 
 
 def from_measurements(
@@ -105,15 +100,20 @@ def from_measurements(
             by_task[m.task, m.preset, m.hardware].append(m)
     pairs = []
     for (task, preset, hardware), ms in sorted(by_task.items()):
-        for anchor, candidate in permutations(ms, 2):
-            a, c = source[task, anchor.kernel_id], source[task, candidate.kernel_id]
+        found = {m.kernel_id: estimate(m.blocks, level=level) for m in ms}
+        reference = ms[0].reference_id
+        for anchor, candidate in permutations(found, 2):
+            a, c = source[task, anchor], source[task, candidate]
             # Against the reference itself, a kernel's own measurement is the pair's.
-            if a.family == "reference":
-                speedup, low, high = candidate.speedup, candidate.speedup_low, candidate.speedup_high
-            elif c.family == "reference":
-                speedup, low, high = 1 / anchor.speedup, 1 / anchor.speedup_high, 1 / anchor.speedup_low
+            if anchor == reference:
+                speedup, low, high = found[candidate].speedup, found[candidate].low, found[candidate].high
+                subset = "reference_to_candidate"
+            elif candidate == reference:
+                speedup, low, high = 1 / found[anchor].speedup, 1 / found[anchor].high, 1 / found[anchor].low
+                subset = "candidate_to_reference"
             else:
-                speedup, low, high = ratio_interval(_estimate(anchor), _estimate(candidate), level=level)
+                speedup, low, high = ratio_interval(found[anchor], found[candidate], level=level)
+                subset = "between_candidates"
             pairs.append(
                 Pair(
                     comparison_id=content_id(task, preset, hardware, a.kernel_id, c.kernel_id),
@@ -131,45 +131,33 @@ def from_measurements(
                     certain=inside_one_bin(low, high, bins),
                     anchor_id=a.kernel_id,
                     candidate_id=c.kernel_id,
-                    anchor_variant=library_of(a),
-                    candidate_variant=library_of(c),
-                    subset="reference_to_candidate" if a.family == "reference" else "between_candidates",
+                    anchor_variant="reference" if anchor == reference else library_of(a),
+                    candidate_variant="reference" if candidate == reference else library_of(c),
+                    subset=subset,
                     group=task,
                 )
             )
     return pairs
 
 
-def balance(
-    pairs: Sequence[Pair], per_bin: int, rng: np.random.Generator, *, keep: Callable[[Pair], bool] | None = None
-) -> list[Pair]:
-    """At most ``per_bin`` pairs of each bin within each pack, drawn without replacement; original order kept.
-
-    Parameters
-    ----------
-    keep : callable, optional
-        Pairs for which it is true are taken first, for example those that start at the reference.
-    """
-    chosen = set()
+def balance(pairs: Sequence[Pair], per_bin: int, rng: np.random.Generator) -> list[Pair]:
+    """At most ``per_bin`` pairs of each bin within each pack, drawn without replacement; original order kept."""
     cells: dict[tuple[str, int], list[int]] = defaultdict(list)
     for i, pair in enumerate(pairs):
         cells[pair.pack, pair.true_bin].append(i)
-    for _, rows in sorted(cells.items()):
-        order = rng.permutation(rows)
-        if keep is not None:
-            order = sorted(order, key=lambda i: not keep(pairs[i]))
-        chosen.update(int(i) for i in order[:per_bin])
+    chosen = {int(i) for _, rows in sorted(cells.items()) for i in rng.permutation(rows)[:per_bin]}
     return [p for i, p in enumerate(pairs) if i in chosen]
 
 
 def stratified_sample(pairs: Sequence[Pair], n: int, rng: np.random.Generator) -> list[Pair]:
-    """``n`` pairs spread as evenly over packs and bins as they allow; original order kept, all of them if there are fewer.
+    """``n`` pairs spread as evenly over packs and subsets as they allow; original order kept, all of them if there are fewer.
 
-    Deals one pair at a time to every (pack, bin) cell in turn, in a random order of cells.
+    Deals one pair at a time to every (pack, subset) cell in turn, in a random order of cells. Labels play no part: a sample
+    that was even over bins would flatter or punish a forecaster for the base rates it was shown.
     """
-    cells: dict[tuple[str, int], list[int]] = defaultdict(list)
+    cells: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, pair in enumerate(pairs):
-        cells[pair.pack, pair.true_bin].append(i)
+        cells[pair.pack, pair.subset].append(i)
     queues = {cell: list(rng.permutation(rows)) for cell, rows in sorted(cells.items())}
     chosen: set[int] = set()
     while len(chosen) < min(n, len(pairs)):
@@ -214,8 +202,3 @@ def fixed_split(pairs: Sequence[Pair]) -> list[Fold]:
             raise ValueError(f"pair {pair.comparison_id} has split {pair.split!r}; allowed: {', '.join(parts)}")
         parts[pair.split].append(pair)
     return [Fold("held_out", **parts)]
-
-
-def bin_counts(pairs: Iterable[Pair]) -> np.ndarray:
-    """Number of pairs in each bin, shape (8,)."""
-    return np.bincount([p.true_bin for p in pairs], minlength=N_BINS + 1)[1:]

@@ -21,11 +21,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field, model_validator
 
 from kfs.errors import SchemaError
-from kfs.speedup import N_BINS, bin_rule
+from kfs.speedup import N_BINS, bin_rule, most_likely_bin
 
 SCHEMA_VERSION = 1
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Durations = Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=1)]
 BinIndex = Annotated[int, Field(ge=1, le=N_BINS)]
 
 
@@ -121,9 +122,9 @@ class Block(Record):
     """Benchmark case the calls ran."""
     child_pair: int
     """Which pair of fresh processes made the calls, from 0."""
-    reference_ns: list[int]
+    reference_ns: Durations
     """Duration of every reference call, nanoseconds, in order."""
-    candidate_ns: list[int]
+    candidate_ns: Durations
     """Duration of every candidate call, nanoseconds, in order."""
 
 
@@ -138,6 +139,8 @@ class Measurement(Record):
     """Case preset: tiny, host or paper."""
     kernel_id: str
     reference_id: str
+    task_id: str = ""
+    """Content id of the task's definition: its cases, inputs and tolerance."""
     hardware: str
     status: Status
     stage: str | None = None
@@ -154,8 +157,8 @@ class Measurement(Record):
     log2_std_error: float | None = None
     """Standard error of log2 speedup over child pairs."""
     n_child_pairs: int = 0
-    stop: str | None = None
-    """Why timing ended: ``certain`` (interval inside one bin) or ``budget``."""
+    stop: Literal["certain", "budget"] | None = None
+    """Why timing ended: the bin was certain, or the budget of child pairs was spent."""
     clock: str = "perf_counter_ns"
     harness: str
     """Version of the harness that measured."""
@@ -171,8 +174,8 @@ class Measurement(Record):
         if self.status == Status.OK:
             if not self.blocks:
                 raise ValueError("status 'ok' needs samples: blocks is empty")
-            if any(n is None for n in numbers):
-                raise ValueError("status 'ok' needs speedup, speedup_low and speedup_high")
+            if None in (*numbers, self.confidence, self.log2_std_error) or self.n_child_pairs < 2:
+                raise ValueError("status 'ok' needs a speedup with its interval, confidence, log2_std_error and two child pairs")
             if not self.speedup_low <= self.speedup <= self.speedup_high:
                 raise ValueError(f"speedup {self.speedup} lies outside its interval {self.speedup_low} to {self.speedup_high}")
         elif any(n is not None for n in numbers):
@@ -285,8 +288,8 @@ class Forecast(Record):
         p = self.probabilities
         if not math.isclose(p.sum(), 1.0, abs_tol=1e-6):
             raise ValueError(f"bin_probabilities sum to {p.sum():.6g}; renormalise first and keep raw_probability_sum")
-        if self.predicted_bin != int(np.argmax(p)) + 1:
-            raise ValueError(f"predicted_bin {self.predicted_bin} is not the argmax bin {int(np.argmax(p)) + 1}")
+        if self.predicted_bin != most_likely_bin(p):
+            raise ValueError(f"predicted_bin {self.predicted_bin} is not the most likely bin {most_likely_bin(p)}")
         return self
 
     @property
@@ -315,7 +318,7 @@ class Forecast(Record):
             comparison_id=comparison_id,
             pack=pack,
             surrogate_label=surrogate_label,
-            predicted_bin=int(np.argmax(p)) + 1,
+            predicted_bin=most_likely_bin(p),
             bin_probabilities=[BinProbability(bin=i + 1, p=min(1.0, float(v))) for i, v in enumerate(p)],
             raw_probability_sum=float(raw.sum()),
             **fields,
@@ -423,7 +426,7 @@ def read_records(model: type[R], path: str | os.PathLike) -> list[R]:
     path = Path(path)
     if path.suffix == ".jsonl":
         rows = []
-        for i, line in enumerate(path.read_text().splitlines()):
+        for i, line in enumerate(path.read_text(encoding="utf-8").rstrip("\n").split("\n")):  # not splitlines: U+2028 is text
             try:
                 rows.append(json.loads(line))
             except json.JSONDecodeError as error:

@@ -30,6 +30,30 @@ NAMES = (
 )
 N_BINS = len(NAMES)
 
+_TIE = 1e-12
+
+
+def most_likely_bin(probabilities) -> np.ndarray | int:
+    """Bin with the largest probability, the lower one on a tie (within 1e-12, which renormalising may cost).
+
+    Parameters
+    ----------
+    probabilities : array-like of shape (8,) or (n, 8)
+
+    Returns
+    -------
+    int or ndarray of shape (n,)
+        1 to 8.
+
+    Examples
+    --------
+    >>> most_likely_bin([0.1, 0.3, 0.3, 0.3, 0, 0, 0, 0])
+    2
+    """
+    p = np.asarray(probabilities, dtype=float)
+    bins = (p >= p.max(axis=-1, keepdims=True) - _TIE).argmax(axis=-1) + 1
+    return int(bins) if p.ndim == 1 else bins
+
 
 @dataclass(frozen=True)
 class SpeedupBins:

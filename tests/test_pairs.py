@@ -1,7 +1,10 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from kfs import pairs as kp
+from kfs.bench.timing import estimate
 from kfs.records import Block, Kernel, Measurement, Pair
 from kfs.speedup import STUDY_BINS
 
@@ -18,18 +21,25 @@ def make_pairs(n=200, packs=4, seed=0):
     ]  # fmt: skip
 
 
-def records(speedups, error=0.01):
+def records(speedups, spread=0.0):
+    """Measurements whose raw samples give ``speedups``, with child pairs ``spread`` octaves apart."""
     kernels = [
         Kernel(language="python", source=f"k{i}", task="t", family="reference" if i == 0 else "f") for i in range(len(speedups))
     ]
-    measurements = [
-        Measurement(
-            task="t", preset="host", kernel_id=k.kernel_id, reference_id=kernels[0].kernel_id, hardware="h", harness="x",
-            status="ok", speedup=s, speedup_low=s * 0.97, speedup_high=s * 1.03, confidence=0.95, log2_std_error=error,
-            n_child_pairs=3, blocks=[Block(case="c", child_pair=0, reference_ns=[1], candidate_ns=[1])],
-        )
-        for k, s in zip(kernels, speedups, strict=True)
-    ]  # fmt: skip
+    measurements = []
+    for k, s in zip(kernels, speedups, strict=True):
+        blocks = [
+            Block(case="c", child_pair=p, reference_ns=[10**9], candidate_ns=[round(10**9 / s * 2 ** (spread * (p - 1)))])
+            for p in range(3)
+        ]
+        e = estimate(blocks)
+        measurements.append(
+            Measurement(
+                task="t", preset="host", kernel_id=k.kernel_id, reference_id=kernels[0].kernel_id, hardware="h", harness="x",
+                status="ok", speedup=e.speedup, speedup_low=e.low, speedup_high=e.high, confidence=e.level,
+                log2_std_error=e.log2_std_error, n_child_pairs=e.n_child_pairs, blocks=blocks,
+            )
+        )  # fmt: skip
     return measurements, kernels
 
 
@@ -42,13 +52,20 @@ def test_every_ordered_pair_is_there_with_the_ratio_of_its_speedups():
 
 
 def test_a_pair_with_the_reference_keeps_the_kernels_own_interval_both_ways():
-    pairs = {(p.anchor_code, p.candidate_code): p for p in kp.from_measurements(*records([1.0, 2.0]))}
-    assert pairs["k0", "k1"].speedup_low == pytest.approx(1.94)
-    assert pairs["k1", "k0"].speedup_high == pytest.approx(1 / 1.94)
+    measurements, kernels = records([1.0, 2.0], spread=0.05)
+    pairs = {(p.anchor_code, p.candidate_code): p for p in kp.from_measurements(measurements, kernels)}
+    assert pairs["k0", "k1"].speedup_low == pytest.approx(measurements[1].speedup_low)
+    assert pairs["k1", "k0"].speedup_high == pytest.approx(1 / measurements[1].speedup_low)
+    assert [pairs[k].subset for k in (("k0", "k1"), ("k1", "k0"))] == ["reference_to_candidate", "candidate_to_reference"]
+
+
+def test_a_higher_level_widens_every_pair():
+    narrow, wide = (kp.from_measurements(*records([1.0, 2.0, 3.0], spread=0.05), level=level) for level in (0.9, 0.99))
+    assert all(w.speedup_low < n.speedup_low and w.speedup_high > n.speedup_high for n, w in zip(narrow, wide, strict=True))
 
 
 def test_a_pair_whose_interval_crosses_an_edge_is_uncertain():
-    pairs = {(p.anchor_code, p.candidate_code): p for p in kp.from_measurements(*records([1.0, 1.6, 3.1], error=0.05))}
+    pairs = {(p.anchor_code, p.candidate_code): p for p in kp.from_measurements(*records([1.0, 1.6, 3.1], spread=0.05))}
     assert not pairs["k1", "k2"].certain  # 1.94, an edge at 2
     assert pairs["k0", "k2"].certain
 
@@ -74,21 +91,18 @@ def test_balance_keeps_at_most_so_many_a_bin_and_pack(rng):
     assert cells == {cell: min(n, 3) for cell, n in full.items()}
 
 
-def test_balance_takes_preferred_pairs_first(rng):
-    pairs = make_pairs()
-    odd = lambda p: int(p.comparison_id) % 3 == 0
-    kept = kp.balance(pairs, 2, rng, keep=odd)
-    for pack, b in {(p.pack, p.true_bin) for p in pairs}:
-        available = sum(odd(p) for p in pairs if (p.pack, p.true_bin) == (pack, b))
-        assert sum(odd(p) for p in kept if (p.pack, p.true_bin) == (pack, b)) == min(2, available)
-
-
-def test_a_sample_is_even_over_packs_and_bins_and_fixed_by_its_seed():
-    pairs = make_pairs(2000)
+def test_a_sample_is_even_over_packs_and_subsets_and_fixed_by_its_seed():
+    pairs = [p.model_copy(update={"subset": f"s{int(p.comparison_id) // 4 % 2}"}) for p in make_pairs(2000)]
     one, same = (kp.stratified_sample(pairs, 64, np.random.default_rng(5)) for _ in range(2))
     assert one == same and len(one) == 64
-    counts = np.array([kp.bin_counts([p for p in one if p.pack == f"task{k}"]) for k in range(4)])
-    assert counts.min() == counts.max() == 2
+    assert set(Counter((p.pack, p.subset) for p in one).values()) == {8}
+
+
+def test_a_sample_looks_at_no_label(rng):
+    pairs = make_pairs(400)
+    mirrored = [p.model_copy(update={"true_bin": 9 - p.true_bin}) for p in pairs]
+    ids = [[p.comparison_id for p in kp.stratified_sample(x, 50, np.random.default_rng(1))] for x in (pairs, mirrored)]
+    assert ids[0] == ids[1]
 
 
 def test_a_sample_of_more_than_there_are_is_everything(rng):

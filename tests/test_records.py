@@ -32,6 +32,9 @@ def measurement(**changes):
         "speedup": 2.0,
         "speedup_low": 1.9,
         "speedup_high": 2.1,
+        "confidence": 0.95,
+        "log2_std_error": 0.02,
+        "n_child_pairs": 3,
         "environment": {"torch": "2.13.0"},
     }
     return Measurement(**{**fields, **changes})
@@ -53,7 +56,7 @@ def pair(**changes):
 EXAMPLES = [
     Hardware(name="h100", vendor="NVIDIA", architecture="sm_90", kind="gpu", peak_tflops={"fp32": 67.0}),
     Hardware(name="cpu", vendor="AMD", architecture="x86-64-v3", kind="cpu"),
-    Kernel(language="python", source="def kernel(x): return x\n# é\n"),
+    Kernel(language="python", source="def kernel(x): return x\n# é \u2028 \x85\n"),
     measurement(),
     measurement(status="crash", stage="timing", reason="killed", blocks=[], speedup=None, speedup_low=None, speedup_high=None),
     pair(),
@@ -80,6 +83,18 @@ def test_a_kernel_id_is_the_content_and_nothing_else():
 def test_ok_cannot_be_built_without_samples():
     with pytest.raises(ValueError, match="needs samples"):
         measurement(blocks=[])
+
+
+@pytest.mark.parametrize("missing", ["confidence", "log2_std_error", "speedup_low"])
+def test_ok_cannot_be_built_without_an_interval(missing):
+    with pytest.raises(ValueError, match="needs a speedup with its interval"):
+        measurement(**{missing: None})
+
+
+@pytest.mark.parametrize("durations", [[], [0], [-5]])
+def test_a_block_holds_positive_durations_on_both_sides(durations):
+    with pytest.raises(ValueError, match="candidate_ns"):
+        Block(case="c", child_pair=0, reference_ns=[1], candidate_ns=durations)
 
 
 def test_a_failed_measurement_cannot_carry_a_speedup():

@@ -30,7 +30,7 @@ def read_log(path: Path) -> list[Measurement]:
     """Measurements of a campaign's log; a torn last line is dropped, other damage is an error."""
     if not path.exists():
         return []
-    lines = path.read_text().split("\n")
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     found = []
     for i, line in enumerate(lines):
         if not line:
@@ -79,7 +79,7 @@ def record(
     folder : path
         Gets ``<hardware>/<task>.parquet``, ``kernels.parquet`` and ``hardware.jsonl``.
     log_folder : path
-        Where the resumable logs live. Measurements in it of the same harness, reference and preset are not repeated.
+        Where the resumable logs live. Measurements in it of the same harness, task, reference, preset and target are kept.
     progress : bool
         Show a bar with an ETA, and a line for every kernel that fails.
 
@@ -90,12 +90,13 @@ def record(
     """
     from tqdm import tqdm
 
+    target = target or Target()
     logs = Path(log_folder) / device.hardware.name / preset
     owed: dict[str, list[Kernel]] = {}
     for task in tasks:
         log = logs / f"{task.name}.jsonl"
         _mend(log)
-        done = {m.kernel_id for m in read_log(log) if _current(m, task, preset)}
+        done = {m.kernel_id for m in read_log(log) if _current(m, task, preset, target)}
         owed[task.name] = [k for k in kernels(task) if k.kernel_id not in done]
     total = sum(len(kernels(t)) for t in tasks)
     left = sum(map(len, owed.values()))
@@ -110,19 +111,22 @@ def record(
                     bar.update()
                     if m.status != "ok" and progress:
                         bar.write(f"{task.name} {names[m.kernel_id]}: {m.status} at {m.stage}: {m.reason}")
-            paths.append(_export(task, kernels(task), logs, Path(folder) / device.hardware.name, preset))
+            paths.append(_export(task, kernels(task), logs, Path(folder) / device.hardware.name, preset, target))
     write_hardware(device.hardware, Path(folder) / device.hardware.name)
     return paths
 
 
-def _current(measurement: Measurement, task: Task, preset: str) -> bool:
-    return (measurement.harness, measurement.reference_id, measurement.preset) == (HARNESS, task.reference.kernel_id, preset)
+def _current(measurement: Measurement, task: Task, preset: str, target: Target) -> bool:
+    """Whether a logged measurement answers the same question in the same way."""
+    asked = (HARNESS, task.reference.kernel_id, task.task_id, preset, target.describe())
+    m = measurement
+    return (m.harness, m.reference_id, m.task_id, m.preset, m.environment.get("target")) == asked
 
 
-def _export(task: Task, kernels: Iterable[Kernel], logs: Path, folder: Path, preset: str) -> Path:
+def _export(task: Task, kernels: Iterable[Kernel], logs: Path, folder: Path, preset: str, target: Target) -> Path:
     """Write a finished task's records; of repeated measurements the last one counts."""
     kernels = list(kernels)
-    latest = {m.kernel_id: m for m in read_log(logs / f"{task.name}.jsonl") if _current(m, task, preset)}
+    latest = {m.kernel_id: m for m in read_log(logs / f"{task.name}.jsonl") if _current(m, task, preset, target)}
     path = write_records([latest[k.kernel_id] for k in kernels], folder / f"{task.name}.parquet")
     store = folder / "kernels.parquet"
     others = [k for k in read_records(Kernel, store) if k.task != task.name] if store.exists() else []

@@ -20,7 +20,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--log", type=Path, default=Path("runs/record-log"), help="folder of the resumable logs (default %(default)s)"
     )
     verb.add_argument("--core", type=int, help="core to measure on (default the last one)")
-    verb.add_argument("--max-pairs", type=int, default=5, help="most fresh pairs of processes a kernel (default %(default)s)")
+    verb.add_argument(
+        "--child-pairs", type=int, default=4, help="fresh pairs of processes a kernel, at least 2 (default %(default)s)"
+    )
     verb.set_defaults(run=_record)
 
 
@@ -31,7 +33,7 @@ def _record(args: argparse.Namespace) -> int:
     from kfs.tasks import load_task, task_names
 
     tasks = [load_task(name) for name in args.tasks or task_names()]
-    target = Target(min_child_pairs=min(3, args.max_pairs), max_child_pairs=args.max_pairs)
+    target = Target(child_pairs=args.child_pairs)
     with HostDevice(core=args.core) as device:
         print(f"measuring on {device.hardware.title}, core {device.core}; log: {args.log}, records: {args.out}")
         paths = record(device, tasks, args.out, log_folder=args.log, preset=args.preset, target=target)

@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -31,14 +31,20 @@ from kfs.tasks import Case, Task, reference_function
 _WARMUP_CALLS = 2
 _MEMORY_BYTES = 8 << 30
 _ALIGN = 4096
+_STATUS = {
+    sandbox.IMPORT_FAILED: Status.COMPILE_ERROR,
+    sandbox.CALL_FAILED: Status.RUNTIME_ERROR,
+    sandbox.NO_MEMORY: Status.OUT_OF_MEMORY,
+    sandbox.BAD_OUTPUT: Status.WRONG_OUTPUT,
+}
 
 
 class Verdict(Exception):
     """A candidate's failure, as data on its way to a Measurement."""
 
-    def __init__(self, status: Status, stage: str, reason: str):
+    def __init__(self, status: Status, stage: str, reason: str, side: Side | None = None):
         super().__init__(reason)
-        self.status, self.stage, self.reason = status, stage, reason
+        self.status, self.stage, self.reason, self.side = status, stage, reason, side
 
 
 @dataclass(frozen=True)
@@ -55,13 +61,11 @@ class CaseSets:
 class Side:
     """A child with one kernel, seen from the judge: stages inputs, runs blocks, checks every output."""
 
-    def __init__(self, child: Child, who: str, target: Target):
-        self.child, self.who, self.target = child, who, target
+    def __init__(self, child: Child, target: Target):
+        self.child, self.target = child, target
 
     def load(self, kernel: Kernel) -> None:
-        self._settle(
-            self._guard("import", lambda: self.child.load(kernel.source, kernel.entry, self.target.deadline_s)), "import"
-        )
+        self._ask("import", lambda: self.child.load(kernel.source, kernel.entry, self.target.deadline_s))
 
     def block(self, sets: CaseSets, picks: range, stage: str, *, check: bool = True) -> list[int]:
         """Run value sets ``picks`` in order; nanoseconds a call. Wrong output, a crash or a hang raises Verdict."""
@@ -70,40 +74,29 @@ class Side:
             for tensor, slot in zip(sets.inputs[pick], call.inputs, strict=True):
                 self.child.arena.view(slot).copy_(tensor)
             for slot in call.outputs:
-                self.child.arena.view(slot).view(torch.uint8).fill_(0xFF) if slot.shape else self._poison_scalar(slot)
-        reply = self._guard(stage, lambda: self.child.call(slots, self.target.deadline_s))
-        self._settle(reply, stage)
+                self.child.arena.poison(slot)
+        reply = self._ask(stage, lambda: self.child.call(slots, self.target.deadline_s))
         for pick, call in zip(picks if check else (), slots if check else (), strict=True):
             outputs = tuple(self.child.arena.view(s) for s in call.outputs)
             if (wrong := value_fault(sets.expected[pick], outputs)) is not None:
-                raise Verdict(Status.WRONG_OUTPUT, stage, f"case {sets.case.name}: {wrong}")
+                raise Verdict(Status.WRONG_OUTPUT, stage, f"case {sets.case.name}: {wrong}", self)
             for i, (tensor, slot) in enumerate(zip(sets.inputs[pick], call.inputs, strict=True)):
                 if not torch.equal(self.child.arena.view(slot), tensor):
-                    raise Verdict(Status.REJECTED, stage, f"case {sets.case.name}: input {i} was modified")
+                    raise Verdict(Status.REJECTED, stage, f"case {sets.case.name}: input {i} was modified", self)
+        if min(reply.durations_ns) <= 0:
+            raise Verdict(Status.IMPLAUSIBLE, stage, f"case {sets.case.name}: a call claims {min(reply.durations_ns)} ns", self)
         return list(reply.durations_ns)
 
-    def _poison_scalar(self, slot: TensorSlot) -> None:
-        self.child.arena.map[slot.offset : slot.offset + getattr(torch, slot.dtype).itemsize] = (
-            b"\xff" * getattr(torch, slot.dtype).itemsize
-        )
-
-    def _guard(self, stage: str, ask) -> Reply:
+    def _ask(self, stage: str, request: Callable[[], Reply]) -> Reply:
+        """The child's answer, or a Verdict that says how it failed."""
         try:
-            return ask()
+            reply = request()
         except ChildDied as died:
             status = {"timeout": Status.TIMEOUT, "crash": Status.CRASH}.get(died.kind, Status.REJECTED)
-            raise Verdict(status, stage, died.detail) from died
-
-    def _settle(self, reply: Reply, stage: str) -> None:
-        if reply.code == sandbox.OK:
-            return
-        status = {
-            sandbox.IMPORT_FAILED: Status.COMPILE_ERROR,
-            sandbox.CALL_FAILED: Status.RUNTIME_ERROR,
-            sandbox.NO_MEMORY: Status.OUT_OF_MEMORY,
-            sandbox.BAD_OUTPUT: Status.WRONG_OUTPUT,
-        }[reply.code]
-        raise Verdict(status, stage, reply.text or "no reason given")
+            raise Verdict(status, stage, died.detail, self) from died
+        if reply.code != sandbox.OK:
+            raise Verdict(_STATUS[reply.code], stage, reply.text or "no reason given", self)
+        return reply
 
 
 class HostDevice:
@@ -124,7 +117,7 @@ class HostDevice:
         self.hardware = this_cpu()
         self._rng = np.random.default_rng()  # from the system: no candidate can know it
         self._zygote: Zygote | None = None
-        self._sets: dict[tuple[str, str, int], list[CaseSets]] = {}
+        self._sets: dict[tuple, list[CaseSets]] = {}
         self.measurements_spent = 0
         self.seconds_spent = 0.0
 
@@ -186,23 +179,16 @@ class HostDevice:
             "preset": preset,
             "kernel_id": kernel.kernel_id,
             "reference_id": task.reference.kernel_id,
+            "task_id": task.task_id,
             "hardware": self.hardware.name,
             "harness": HARNESS,
-            "environment": environment(),
+            "environment": {**environment(), "target": target.describe()},
             "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        blocks: list[Block] = []
         try:
             if kernel.language != "python":
                 raise Verdict(Status.REJECTED, "admission", f"the host device runs python kernels, not {kernel.language}")
-            for pair in range(target.max_child_pairs):
-                blocks += self._child_pair(task, kernel, sets, target, pair)
-                if pair + 1 < max(target.min_child_pairs, 2):
-                    continue
-                result = estimate(blocks, level=target.level)
-                certain = inside_one_bin(result.low, result.high)
-                if certain:
-                    break
+            blocks = [b for pair in range(target.child_pairs) for b in self._child_pair(task, kernel, sets, target, pair)]
         except Verdict as verdict:
             return Measurement(
                 **common,
@@ -211,10 +197,11 @@ class HostDevice:
                 reason=verdict.reason,
                 seconds=time.monotonic() - start,
             )
+        result = estimate(blocks, level=target.level)
         return Measurement(
             **common,
             status=Status.OK,
-            flags=[] if certain else ["borderline"],
+            flags=[] if inside_one_bin(result.low, result.high) else ["borderline"],
             blocks=blocks,
             speedup=result.speedup,
             speedup_low=result.low,
@@ -222,49 +209,69 @@ class HostDevice:
             confidence=result.level,
             log2_std_error=result.log2_std_error,
             n_child_pairs=result.n_child_pairs,
-            stop="certain" if certain else "budget",
+            stop="budget",
             seconds=time.monotonic() - start,
         )
 
     def _child_pair(self, task: Task, kernel: Kernel, sets: list[CaseSets], target: Target, pair: int) -> list[Block]:
-        """All cases in two fresh processes: warm up, then alternate."""
-        nbytes = max(s.nbytes for s in sets)
+        """All cases in two fresh processes: warm up, settle, then alternate."""
         blocks = []
         with contextlib.ExitStack() as stack:
-            sides = []
-            for who in ("reference", "candidate"):
-                child = self._zygote.spawn(nbytes, self.core, _MEMORY_BYTES, alone=len(self._before) > 1)
-                stack.callback(child.close)
-                sides.append(Side(child, who, target))
-            reference, candidate = sides
-            with _reference_must_work():
+            reference, candidate = (Side(self._spawn(stack, sets), target) for _ in range(2))
+            try:
                 reference.load(task.reference)
-            candidate.load(kernel)
-            for one in sets:
-                warm = range(_WARMUP_CALLS)
-                with _reference_must_work():
-                    a = min(reference.block(one, warm, "warmup"))
-                b = min(candidate.block(one, warm, "warmup"))
-                n_a, n_b = (int(np.clip(1e6 * target.block_ms / max(t, 1), target.min_calls, target.max_calls)) for t in (a, b))
-                at_a = at_b = _WARMUP_CALLS
-                for turn in range(target.blocks):
-                    ran = {}
-                    for side in sides if turn % 2 == 0 else sides[::-1]:  # who goes first alternates
-                        if side is reference:
-                            with _reference_must_work():
-                                ran[side.who] = reference.block(one, range(at_a, at_a + n_a), "timing", check=False)
-                        else:
-                            ran[side.who] = candidate.block(one, range(at_b, at_b + n_b), "timing")
-                    reference_ns, candidate_ns = ran["reference"], ran["candidate"]
-                    at_a, at_b = at_a + n_a, at_b + n_b
-                    blocks.append(
-                        Block(case=one.case.name, child_pair=pair, reference_ns=reference_ns, candidate_ns=candidate_ns)
-                    )
+                candidate.load(kernel)
+                for one in sets:
+                    blocks += self._case(one, reference, candidate, target, pair)
+            except Verdict as verdict:
+                if verdict.side is not reference:
+                    raise
+                found = verdict
+            else:
+                return blocks
+        self._prove_reference(task, sets, target)
+        raise Verdict(
+            Status.REJECTED, found.stage, f"the reference failed beside this kernel and works alone: {found.reason}", candidate
+        ) from found
+
+    def _case(self, one: CaseSets, reference: Side, candidate: Side, target: Target, pair: int) -> list[Block]:
+        sides, blocks = (reference, candidate), []
+        warm = range(_WARMUP_CALLS)
+        times = {side: min(side.block(one, warm, "warmup")) for side in sides}
+        calls = {s: int(np.clip(1e6 * target.block_ms / t, target.min_calls, target.max_calls)) for s, t in times.items()}
+        at = dict.fromkeys(sides, _WARMUP_CALLS)
+        for turn in range(target.settle_blocks + target.blocks):
+            ran = {}
+            for side in sides if (turn + pair) % 2 == 0 else sides[::-1]:  # who goes first alternates
+                ran[side] = side.block(one, range(at[side], at[side] + calls[side]), "timing", check=side is candidate)
+                at[side] += calls[side]
+            if turn >= target.settle_blocks:
+                blocks.append(
+                    Block(case=one.case.name, child_pair=pair, reference_ns=ran[reference], candidate_ns=ran[candidate])
+                )
         return blocks
 
+    def _spawn(self, stack: contextlib.ExitStack, sets: list[CaseSets]) -> Child:
+        child = self._zygote.spawn(max(s.nbytes for s in sets), self.core, _MEMORY_BYTES, alone=len(self._before) > 1)
+        stack.callback(child.close)
+        return child
+
+    def _prove_reference(self, task: Task, sets: list[CaseSets], target: Target) -> None:
+        """Run the reference alone; if it fails there too, the harness or the task is at fault, not a candidate."""
+        with contextlib.ExitStack() as stack:
+            side = Side(self._spawn(stack, sets), target)
+            try:
+                side.load(task.reference)
+                for one in sets:
+                    side.block(one, range(_WARMUP_CALLS), "warmup")
+            except Verdict as verdict:
+                raise HarnessError(
+                    f"task {task.name!r}: the reference fails at {verdict.stage}: {verdict.status}: {verdict.reason}"
+                ) from verdict
+
     def _value_sets(self, task: Task, preset: str, target: Target) -> list[CaseSets]:
-        n_sets = _WARMUP_CALLS + target.blocks * target.max_calls
-        key = (task.name, preset, n_sets)
+        n_sets = _WARMUP_CALLS + (target.settle_blocks + target.blocks) * target.max_calls
+        key = (task.folder, task.name, preset, n_sets)
         if key not in self._sets:
             self._sets.clear()  # one task's sets at a time fit in memory
             admit(task, task.preset(preset), self._rng)
@@ -279,23 +286,14 @@ class HostDevice:
         return self._sets[key]
 
 
-@contextlib.contextmanager
-def _reference_must_work():
-    """A failing reference is the harness's or the task's fault, never the candidate's."""
-    try:
-        yield
-    except Verdict as verdict:
-        raise HarnessError(f"the reference failed at {verdict.stage}: {verdict.status}: {verdict.reason}") from verdict
-
-
 def _lay_out(inputs, outputs, n_calls: int) -> tuple[list[CallSlots], int]:
     """Slots for ``n_calls`` calls, page-aligned, and the bytes they need."""
     at = 0
 
     def slot(tensor) -> TensorSlot:
         nonlocal at
-        made = TensorSlot(at, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-        at += -(-max(tensor.numel() * tensor.element_size(), 1) // _ALIGN) * _ALIGN
+        made = TensorSlot(at, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), tensor.nbytes)
+        at += -(-max(tensor.nbytes, 1) // _ALIGN) * _ALIGN
         return made
 
     calls = [CallSlots(tuple(map(slot, inputs)), tuple(map(slot, outputs))) for _ in range(n_calls)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from kfs.bench.sandbox import layout_fault
 from kfs.errors import TaskError
 from kfs.tasks import Case, Task, reference_function
 
@@ -68,20 +69,6 @@ def expect(task: Task, inputs: tuple[torch.Tensor, ...], reference=None) -> Expe
     return Expected(outputs, yardstick, tuple(allowed))
 
 
-def layout_fault(expected: Expected, outputs: tuple) -> str | None:
-    """Why the outputs' number, types, shapes, dtypes or layout are wrong; None if they are right."""
-    if len(outputs) != len(expected.reference):
-        return f"{len(outputs)} outputs, expected {len(expected.reference)}"
-    for i, (got, want) in enumerate(zip(outputs, expected.reference, strict=True)):
-        if type(got) is not torch.Tensor:
-            return f"output {i} is a {type(got).__name__}, expected a plain torch.Tensor"
-        if tuple(got.shape) != tuple(want.shape):
-            return f"output {i} has shape {tuple(got.shape)}, expected {tuple(want.shape)}"
-        if got.dtype != want.dtype:
-            return f"output {i} has dtype {got.dtype}, expected {want.dtype}"
-    return None
-
-
 def value_fault(expected: Expected, outputs: tuple[torch.Tensor, ...]) -> str | None:
     """Where the outputs are wrong, in words; None if every element is right."""
     for i, (got, exact, allowed) in enumerate(zip(outputs, expected.yardstick, expected.allowed, strict=True)):
@@ -104,7 +91,7 @@ def value_fault(expected: Expected, outputs: tuple[torch.Tensor, ...]) -> str | 
 def fault(expected: Expected, outputs) -> str | None:
     """First fault of layout, then of values; None for a right answer."""
     outputs = as_tuple(outputs)
-    return layout_fault(expected, outputs) or value_fault(expected, outputs)
+    return layout_fault(outputs, expected.reference) or value_fault(expected, outputs)
 
 
 def _impostors(inputs: tuple[torch.Tensor, ...], expected: Expected) -> dict[str, tuple[torch.Tensor, ...]]:
@@ -131,7 +118,8 @@ def admit(task: Task, cases: Sequence[Case], rng: np.random.Generator) -> None:
     """Refuse a degenerate task: one whose check a kernel passes that computes nothing.
 
     Tries zeros, ones, a constant, broadcast values, each input itself, and the answer to other inputs, for each output alone.
-    An impostor refuses the task where it passes in every case.
+    An impostor that passes in half of the cases or more refuses the task: a single case may be trivial, as the state before the
+    first chunk is.
 
     Raises
     ------
@@ -156,8 +144,8 @@ def admit(task: Task, cases: Sequence[Case], rng: np.random.Generator) -> None:
                 if part is not expected.reference[i] and value_fault(expected, alone) is None:
                     passed[i, name] += 1
     for (i, name), n in passed.items():
-        if n == len(cases):
+        if 2 * n >= len(cases):
             raise TaskError(
-                f"task {task.name!r}: {name} passes as output {i} in every case ({', '.join(c.name for c in cases)}); "
-                "the task is degenerate, change its inputs or tolerance"
+                f"task {task.name!r}: {name} passes as output {i} in {n} of {len(cases)} cases "
+                f"({', '.join(c.name for c in cases)}); the task is degenerate, change its inputs or tolerance"
             )

@@ -20,7 +20,7 @@ class ReplayDevice:
     Parameters
     ----------
     measurements : iterable of Measurement
-        For example from ``kfs.bench.campaign.read_records``.
+        For example from ``kfs.bench.campaign.read_folder``.
     hardware : Hardware
         What they were measured on.
     """

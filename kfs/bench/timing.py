@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from kfs.records import Block
 from kfs.speedup import STUDY_BINS, SpeedupBins
@@ -35,9 +35,8 @@ class Estimate:
 
 
 def block_log2_ratio(block: Block) -> float:
-    """log2 of median reference duration over median candidate duration (durations below 1 ns count as 1)."""
-    reference, candidate = (max(float(np.median(x)), 1.0) for x in (block.reference_ns, block.candidate_ns))
-    return math.log2(reference / candidate)
+    """log2 of median reference duration over median candidate duration."""
+    return math.log2(float(np.median(block.reference_ns)) / float(np.median(block.candidate_ns)))
 
 
 def estimate(blocks: Sequence[Block], *, level: float = 0.95) -> Estimate:
@@ -72,7 +71,7 @@ def estimate(blocks: Sequence[Block], *, level: float = 0.95) -> Estimate:
     within = math.sqrt(float(np.mean(np.square(inner)))) / math.sqrt(n)
     error = max(between, within)
     center = float(np.mean(values))
-    half = float(stats.t.ppf(0.5 + level / 2, n - 1)) * error
+    half = float(stdtrit(n - 1, 0.5 + level / 2)) * error
     return Estimate(2.0**center, 2.0 ** (center - half), 2.0 ** (center + half), level, error, n)
 
 
@@ -97,7 +96,7 @@ def ratio_interval(anchor: Estimate, candidate: Estimate, *, level: float = 0.95
     if total == 0:
         return 2.0**center, 2.0**center, 2.0**center
     freedom = total**2 / sum(v**2 / max(e.n_child_pairs - 1, 1) for v, e in zip(variances, (anchor, candidate), strict=True))
-    half = float(stats.t.ppf(0.5 + level / 2, freedom)) * math.sqrt(total)
+    half = float(stdtrit(freedom, 0.5 + level / 2)) * math.sqrt(total)
     return 2.0**center, 2.0 ** (center - half), 2.0 ** (center + half)
 
 

@@ -1,9 +1,11 @@
 """Take out of a kernel's source what tells where it came from: comments, docstrings, marker names, stray layout.
 
-A forecaster must judge code by what it does. Comments and docstrings of generated kernels announce "optimized" or "fused",
-and the class name ``ModelNew`` alone says which side of a comparison a source stands on. Cleaning keeps every statement,
-every identifier that does work (``torch.cuda.graph`` stays) and every string that is not C++; it does not reformat, rename
-local variables or change behaviour, and cleaning twice gives what cleaning once gives.
+A forecaster must judge code by what it does. Generated kernels announce themselves: "optimized" in comments and docstrings,
+``use_custom_kernel`` and ``fast_gelu`` in names, ``ModelNew`` alone says which side of a comparison a source stands on. Such
+claims are taken out of names, the same everywhere in a source, Python and C++, and out of the prose of its messages. Cleaning
+keeps every statement, every name that says what is computed (``fused_bias_relu``) or belongs to a library
+(``torch.cuda.graph``, ``use_fast_math``) and all layout that is not stray; it does not reformat or change behaviour, and
+cleaning twice gives what cleaning once gives.
 
 Python comments go by a small scanner that knows strings; C++ comments go from inside the string literals that hold C++ (and
 there only, so that ``//`` in a URL or in a floor division is safe).
@@ -15,6 +17,7 @@ import ast
 import builtins
 import contextlib
 import keyword
+import math
 import re
 from collections.abc import Iterator
 
@@ -35,23 +38,52 @@ _CPP_SIGNS = re.compile(r'#include\b|#define\b|#pragma\b|\b__global__\b|\b__devi
 _MARKER_CLASS = "ModelNew"
 _NEUTRAL_CLASS = "Model"
 _DISPLACED_CLASS = "InnerModel"
-_MARKER = re.compile(r"_?(?:[Oo]ptimi[sz]ed|OPTIMI[SZ]ED|[Ii]mproved|IMPROVED)(?=_|$|[A-Z0-9])")
-_PRIVATE_MARKER = re.compile(rf"{_MARKER.pattern}|_?[Oo]ptimi[sz](?:e|ing|ations?)(?=_|$|[A-Z0-9])")
-_LIBRARY_NAMES = frozenset(
-    {
-        "OptimizedModule",
-        "choose_qparams_optimized",
-        "last_executed_optimized_graph",
-        "optimized_execution",
-        "_get_graph_executor_optimize",
-        "_jit_pass_optimize_for_inference",
-        "_jit_pass_optimize_for_mobile",
-        "_jit_pass_optimize_frozen_graph",
-        "_last_executed_optimized_graph",
-        "_set_graph_executor_optimize",
-    }
+_CLAIMS = (
+    "optimi[sz]ed",
+    "unoptimi[sz]ed",
+    "improved",
+    "enhanced",
+    "accelerated",
+    "advanced",
+    "custom(?:i[sz]ed)?",
+    "fast(?:er|est)?",
+    "efficient(?:ly)?",
 )
-"""Names of PyTorch that look like markers."""
+"""What generated kernels say of themselves, as patterns in lower case."""
+_MARKER = re.compile(
+    rf"""
+    _?(?<![^\W\d_])(?:{"|".join(_CLAIMS)})(?=_|$|[A-Z0-9])                      # use_custom_kernel, fastGelu
+  | _?(?:{"|".join(c[0].upper() + c[1:] for c in _CLAIMS)})(?=_|$|[A-Z0-9])      # CustomLayer, ModelOptimized
+  | _?(?<![^\W\d_])(?:{"|".join(c.upper() for c in _CLAIMS)})(?=_|$|\d)        # FAST_EXP
+  | _opt(?=_|$) | ^opt_(?!level)
+    """,
+    re.VERBOSE,
+)
+_PRIVATE_MARKER = re.compile(rf"{_MARKER.pattern}| _?[Oo]ptimi[sz](?:e|ing|ations?)(?=_|$|[A-Z0-9])", re.VERBOSE)
+_LIBRARY_NAME = re.compile(
+    r"""
+    __\w+__                                                                  # reserved by the language or the compiler
+  | (?i:_*(?:(?:use|allow|enable|disable)_*)?fast_?math_*)                    # a compiler's flag
+  | fast_(?:sin|cos|sincos|tan|tanh|exp|exp10|log|log2|log10|pow|divide)f     # CUDA's libdevice
+  | CUBLAS_\w+ | CUSPARSE_\w+ | CUDNN_\w+ | FastDivmod\w* | OpMultiplyAdd\w+
+  | Fast(?:er)?RCNN\w* | EfficientNet\w* | \w+TokenizerFast | use_fast | fast_mode | use_fast_accum
+  | custom_(?:op|fwd|bwd|jvp|vjp|gradient|from_mask) | _custom_ops? | CustomOp(?:Def)? | CustomClassHolder | CustomFromMask
+  | (?:enable_)?mem_efficient(?:_sdp(?:_enabled)?)? | memory_efficient_attention\w* | EFFICIENT_ATTENTION
+  | can_use_efficient_attention | _efficient_attention_\w+ | _scaled_dot_product_efficient_attention\w*
+  | (?:device|dtype|layout|memory_format|pinned_memory|requires_grad)_opt | optimi[sz]ed_execution
+  | OptimizedModule | choose_qparams_optimized | _?last_executed_optimized_graph
+  | _get_graph_executor_optimize | _set_graph_executor_optimize | _jit_pass_optimize_\w+
+    """,
+    re.VERBOSE,
+)
+"""Names of libraries that look like markers; they do work, so they stay."""
+_WORD = re.compile(r"\\.|\w+")
+"""A word, or an escape such as the ``\\n`` that would otherwise be the first letter of one."""
+_TAKEN = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(f"{n}{f}" for n in dir(math) for f in ("", "f"))
+_CPP_TAKEN = frozenset(
+    {"auto", "char", "const", "delete", "double", "half", "inline", "long", "new", "short", "static", "this", "void"}
+)
+_STAND_IN = "impl"
 
 
 def _pieces(source: str) -> Iterator[tuple[str, str]]:
@@ -92,25 +124,38 @@ def strip_cpp_comments(text: str) -> str:
     return _tidy(_CPP_TOKEN.sub(replace, text))
 
 
-def _strip_string(literal: str) -> str:
-    """A string literal without C++ comments, where it holds C++ over several lines; any other literal as it is."""
+def _plain_words(text: str) -> str:
+    """A message that calls a kernel a kernel: "custom kernel failed" says where it stands, "kernel failed" does not."""
+
+    def shorten(match: re.Match) -> str:
+        word = match.group().rstrip(" ")
+        follows = match.string[match.end() : match.end() + 1]
+        return "" if word != match.group() and follows.isalpha() and _MARKER.fullmatch(word) else match.group()
+
+    return re.sub(r"\\.|\{[^{}]*\}|\w+ ?", shorten, text)
+
+
+def _clean_string(literal: str) -> str:
+    """A string literal without claims in its prose; one that holds C++ over several lines also without C++ comments."""
     opened = _TOKEN.match(literal)
-    if len(opened["quote"]) == 1:
-        return literal
-    head, tail = opened.end(), len(literal) - 3
-    body = strip_cpp_comments(literal[head:tail])
-    return literal[:head] + body + literal[tail:] if _CPP_SIGNS.search(body) else literal
+    if len(opened["quote"]) == 3:
+        head, tail = opened.end(), len(literal) - 3
+        body = strip_cpp_comments(literal[head:tail])
+        if _CPP_SIGNS.search(body):
+            body = _CPP_TOKEN.sub(lambda match: _plain_words(match.group()), body)  # what is left are strings of C++
+            return literal[:head] + body + literal[tail:]
+    return literal if _CPP_SIGNS.search(literal) else _plain_words(literal)
 
 
 def _strip_comments(source: str) -> str:
-    """Source without Python comments, nor C++ comments in its string literals; unparsable source too."""
+    """Source without Python comments, and with clean string literals; unparsable source too."""
     out: list[str] = []
     for kind, text in _pieces(source):
         if kind == "comment":
             if out and "\n" in out[-1] and not out[-1].rsplit("\n", 1)[1].strip():
                 out[-1] = out[-1].rsplit("\n", 1)[0]  # the comment had the line to itself
         elif kind == "string":
-            out.append(_strip_string(text))
+            out.append(_clean_string(text))
         else:
             out.append(text)
     return "".join(out)
@@ -178,21 +223,21 @@ def _strip_docstrings(source: str) -> str:
 
 
 def _neutral_names(source: str) -> str:
-    """Source with the marker class renamed and "optimized" taken out of names, consistently over the whole text."""
-    words = set(re.findall(r"\w+", source))
+    """Source with the marker class renamed and claims taken out of names, consistently over Python and C++."""
+    words = set(_WORD.findall(source))
     renames: dict[str, str] = {}
     if _MARKER_CLASS in words:
         if _NEUTRAL_CLASS in words:
             renames[_NEUTRAL_CLASS] = _DISPLACED_CLASS
         renames[_MARKER_CLASS] = _NEUTRAL_CLASS
-    taken = words | set(renames.values()) | set(dir(builtins)) | set(keyword.kwlist)
-    for word in sorted(words - _LIBRARY_NAMES):
+    taken = words | set(renames.values()) | _TAKEN | _CPP_TAKEN
+    for word in sorted(words):
         private = word.startswith("_") and not word.startswith("__")
         plain = (_PRIVATE_MARKER if private else _MARKER).sub("", word)
-        if plain == word:
+        if plain == word or _LIBRARY_NAME.fullmatch(word):
             continue
-        base = plain.strip("_") or "impl"
-        base = ("_" if private else "") + (f"impl_{base}" if base[0].isdigit() else base)
+        base = plain.strip("_") or _STAND_IN
+        base = ("_" if private else "") + (f"{_STAND_IN}_{base}" if base[0].isdigit() else base)
         name, n = base, 2
         while name in taken:
             name, n = f"{base}_{n}", n + 1
@@ -200,11 +245,11 @@ def _neutral_names(source: str) -> str:
         renames[word] = name
     if not renames:
         return source
-    return re.sub(r"\w+", lambda match: renames.get(match.group(), match.group()), source)
+    return _WORD.sub(lambda match: renames.get(match.group(), match.group()), source)
 
 
 def clean_source(source: str, *, must_parse: bool = False) -> str:
-    """Python source as a forecaster may see it: no comments, no docstrings, no marker names.
+    """Python source as a forecaster may see it: no comments, no docstrings, no names that tell the variant.
 
     Parameters
     ----------
@@ -216,7 +261,7 @@ def clean_source(source: str, *, must_parse: bool = False) -> str:
     Returns
     -------
     str
-        Source that parses if the input did, does the same, and is unchanged by cleaning again.
+        Source that parses if the input did, does the same, and is unchanged by cleaning again. NUL characters are dropped.
 
     Examples
     --------
@@ -224,7 +269,7 @@ def clean_source(source: str, *, must_parse: bool = False) -> str:
     class Model:
         n = 7 // 2
     """
-    text = _strip_comments(source.replace("\r\n", "\n"))
-    with contextlib.nullcontext() if must_parse else contextlib.suppress(SyntaxError):
+    text = _strip_comments(source.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n"))
+    with contextlib.nullcontext() if must_parse else contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         text = _strip_docstrings(text)
     return _tidy_code(_neutral_names(text))

@@ -58,20 +58,6 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run ``data ...`` alone; returns the exit status, 2 for a usage error or an error of kfs."""
-    from kfs.errors import KfsError
-
-    parser = argparse.ArgumentParser(prog="kfs")
-    add_parser(parser.add_subparsers(dest="verb", metavar="VERB", required=True))
-    args = parser.parse_args(argv)
-    try:
-        return args.run(args)
-    except KfsError as error:
-        print(f"kfs: {error}", file=sys.stderr)
-        return 2
-
-
 def _list(args: argparse.Namespace) -> int:
     rows = manifest.status()
     if args.json:

@@ -90,7 +90,8 @@ def read_rows(path: str | Path, *, gpu: str | None = None) -> list[Row]:
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")  # not splitlines: U+2028 and U+0085 may stand in a string
+    for number, line in enumerate(lines if lines != [""] else [], start=1):
         try:
             fields = json.loads(line)
         except json.JSONDecodeError as error:

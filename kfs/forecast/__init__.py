@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfs.errors import unknown_name
 from kfs.forecast.boosted import Boosted
-from kfs.forecast.cache import ForecastCache, code_version, pairs_digest
+from kfs.forecast.cache import ForecastCache, code_version, library_versions, pairs_digest
 from kfs.forecast.local import Local
 from kfs.forecast.prior import Prior
 from kfs.forecast.query import Query
@@ -71,9 +71,9 @@ def run_folds(
 ) -> list[Forecast]:
     """Fit a forecaster on each fold and forecast the fold's test pairs.
 
-    Finished chunks are kept under ``cache_dir`` by content (forecaster, options, code, model, and for those that learn the
-    training and calibration pairs): a second run reads them, a killed run computes only what is missing, and a fold whose
-    forecasts are all there is not fitted again.
+    Finished chunks are kept under ``cache_dir`` by content (forecaster, options, code, versions of the libraries that can
+    change a number, model, and for those that learn the training and calibration pairs): a second run reads them, a killed run
+    computes only what is missing, and a fold whose forecasts are all there is not fitted again.
 
     Parameters
     ----------
@@ -98,11 +98,12 @@ def run_folds(
     kind = type(forecaster)
     model_id = forecaster.model_id() if hasattr(forecaster, "model_id") else ""
     settings = json.dumps({f.name: getattr(forecaster, f.name) for f in fields(kind) if f.init}, sort_keys=True)
+    code = f"{code_version(kind.__module__)} with {library_versions(kind.libraries)}"
     found: list[Forecast] = []
     with tqdm(total=sum(len(f.test) for f in folds), desc=kind.name, unit="pair", disable=not progress) as bar:
         for fold in folds:
             learnt_from = pairs_digest(fold.train, fold.calibration) if kind.learns else ""
-            identity = content_id(kind.name, settings, code_version(kind.__module__), model_id, learnt_from)
+            identity = content_id(kind.name, settings, code, model_id, learnt_from)
             cache = ForecastCache(Path(cache_dir) / kind.name / identity)
             queries = [Query.from_pair(p) for p in fold.test]
             missing = [q for q in queries if cache.get(q) is None]

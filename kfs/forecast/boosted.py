@@ -21,7 +21,11 @@ from kfs.speedup import N_BINS
 
 @dataclass
 class Boosted:
-    """Trees on counts, structure and token space of both sources, their difference, and the hardware."""
+    """Trees on counts, structure and token space of both sources, their difference, and the hardware.
+
+    The defaults were confirmed on the calibration problems of CUDA-L1: no other setting tried there had a lower half Brier
+    score.
+    """
 
     iterations: int = 40
     """Boosting rounds; each grows one tree a bin."""
@@ -39,6 +43,7 @@ class Boosted:
     name: ClassVar[str] = "boosted"
     learns: ClassVar[bool] = True
     chunk_size: ClassVar[int] = 4096
+    libraries: ClassVar[tuple[str, ...]] = ("scikit-learn", "scipy")
 
     temperature: float = field(default=1.0, init=False, repr=False)
 

@@ -6,6 +6,7 @@ Losing the folder loses time, never results; forecasts are never committed.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import re
@@ -28,9 +29,26 @@ def code_version(module: str) -> str:
         name = waiting.pop()
         spec = None if name in texts else importlib.util.find_spec(name)
         if spec is not None and spec.origin:
-            texts[name] = Path(spec.origin).read_text()
+            texts[name] = Path(spec.origin).read_text(encoding="utf-8")
             waiting += _IMPORT.findall(texts[name])
     return content_id(*(part for name in sorted(texts) for part in (name, texts[name])))
+
+
+def library_versions(names: Sequence[str]) -> str:
+    """Names and versions of installed packages, for an identity; ``absent`` where one is not installed.
+
+    Examples
+    --------
+    >>> library_versions(["no-such-package"])
+    'no-such-package absent'
+    """
+    found = []
+    for name in names:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            found.append(f"{name} absent")
+    return ", ".join(found)
 
 
 @lru_cache(maxsize=100_000)
@@ -70,7 +88,7 @@ def pairs_digest(*parts: Sequence[Pair]) -> str:
 
 
 class ForecastCache:
-    """The forecasts of one forecaster as it stood: options, code, model, training pairs.
+    """The forecasts of one forecaster as it stood: options, code, libraries, model, training pairs.
 
     Parameters
     ----------
@@ -82,7 +100,7 @@ class ForecastCache:
         self.folder = Path(folder)
         self._known: dict[str, Forecast] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
-            for number, line in enumerate(path.read_text().splitlines(), start=1):
+            for number, line in enumerate(path.read_text(encoding="utf-8").rstrip("\n").split("\n"), start=1):
                 try:
                     row = json.loads(line)
                     self._known[row["query"]] = Forecast.model_validate(row["forecast"])

@@ -96,7 +96,6 @@ _COMPILED = [re.compile(p) for p in PATTERNS.values()]
 @lru_cache(maxsize=50_000)
 def plain_text(source: str, language: str = "python") -> str:
     """Source without comments, docstrings and marker names: all that any feature sees."""
-    source = source.replace("\0", "")
     return clean_source(source) if language in ("python", "triton") else strip_cpp_comments(source)
 
 

@@ -20,13 +20,15 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from kfs.errors import DataError, KfsError, MissingDependencyError
+from kfs.errors import DataError, KfsError, MissingDependencyError, unknown_name
 from kfs.forecast.query import Query
 from kfs.forecast.smollm2 import converted_smollm2, gguf_file
 from kfs.records import Forecast, Pair, content_id
 from kfs.speedup import N_BINS, STUDY_BINS
 
 TEMPLATE = Path(__file__).parent / "templates" / "readout.md"
+DTYPES = {"cpu": "float32", "cuda": "bfloat16"}
+"""Number format of the weights on each device."""
 CUT_MARK = "\n# [... cut: {} tokens ...]\n"
 ANSWERS = (("Bin: ", ""), ("Bin:", " "))
 """How the answer may begin, and what stands before the digit in its token: tokenisers differ."""
@@ -51,18 +53,23 @@ class Local:
     max_tokens: int = 640
     """Longest prompt; the two sources share equally what the rest leaves."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """``auto``: a CUDA GPU where there is one."""
+    """``auto``: a CUDA GPU where there is one. Weights are float32 on a CPU and bfloat16 on CUDA."""
 
     name: ClassVar[str] = "local"
     learns: ClassVar[bool] = False
     chunk_size: ClassVar[int] = 16
+    libraries: ClassVar[tuple[str, ...]] = ("torch", "transformers")
+
+    def __post_init__(self):
+        if self.device not in (*DTYPES, "auto"):
+            raise unknown_name("device of forecaster 'local'", self.device, (*DTYPES, "auto"), "kfs/forecast/local.py")
 
     def fit(self, train: Sequence[Pair], calibration: Sequence[Pair]) -> Local:
         """Learn nothing."""
         return self
 
     def model_id(self) -> str:
-        """Digest of the weights' identity and of the prompt, for caches.
+        """Digest of the weights' identity, the prompt, and the device and number format used, for caches.
 
         Raises
         ------
@@ -75,7 +82,7 @@ class Local:
             folder = _model_folder(self.model)
             files = sorted(p for p in folder.iterdir() if p.is_file())
             weights = json.dumps([(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in files])
-        return content_id(weights, TEMPLATE.read_text())
+        return content_id(weights, TEMPLATE.read_text(), self._device, DTYPES[self._device])
 
     def forecast(self, queries: Sequence[Query], *, progress: bool = False) -> list[Forecast]:
         """One forecast a query, in order; the model is loaded on the first call."""
@@ -158,6 +165,14 @@ class Local:
         return self._tokeniser.encode(text, add_special_tokens=False)
 
     @cached_property
+    def _device(self) -> str:
+        if self.device != "auto":
+            return self.device
+        import torch
+
+        return "cuda" if torch.cuda.is_available() else "cpu"
+
+    @cached_property
     def _folder(self) -> Path:
         _need_transformers()
         return converted_smollm2() if self.model == "smollm2" else _model_folder(self.model)
@@ -175,11 +190,8 @@ class Local:
         import torch
         from transformers import AutoModelForCausalLM
 
-        device = self.device
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        dtype = torch.bfloat16 if device == "cuda" else torch.float32
-        return AutoModelForCausalLM.from_pretrained(self._folder, dtype=dtype, local_files_only=True).to(device).eval()
+        dtype = getattr(torch, DTYPES[self._device])
+        return AutoModelForCausalLM.from_pretrained(self._folder, dtype=dtype, local_files_only=True).to(self._device).eval()
 
     @cached_property
     def _answer(self) -> tuple[str, tuple[int, ...]]:

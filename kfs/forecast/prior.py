@@ -37,6 +37,7 @@ class Prior:
     name: ClassVar[str] = "prior"
     learns: ClassVar[bool] = True
     chunk_size: ClassVar[int] = 4096
+    libraries: ClassVar[tuple[str, ...]] = ()
 
     frequencies: np.ndarray | None = field(default=None, init=False, repr=False)
 

@@ -36,6 +36,7 @@ class VariantTable:
     name: ClassVar[str] = "variant_table"
     learns: ClassVar[bool] = True
     chunk_size: ClassVar[int] = 4096
+    libraries: ClassVar[tuple[str, ...]] = ()
 
     prior: np.ndarray | None = field(default=None, init=False, repr=False)
     cells: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, init=False, repr=False)
@@ -79,6 +80,7 @@ class OneSource:
     side: ClassVar[str]
     learns: ClassVar[bool] = True
     chunk_size: ClassVar[int] = 4096
+    libraries: ClassVar[tuple[str, ...]] = ("scikit-learn", "scipy")
 
     temperature: float = field(default=1.0, init=False, repr=False)
 
@@ -129,6 +131,7 @@ class CodeLength:
     name: ClassVar[str] = "code_length"
     learns: ClassVar[bool] = True
     chunk_size: ClassVar[int] = 4096
+    libraries: ClassVar[tuple[str, ...]] = ("scikit-learn", "scipy")
 
     def fit(self, train: Sequence[Pair], calibration: Sequence[Pair]) -> CodeLength:
         """Fit on ``train``; ``calibration`` is not needed."""

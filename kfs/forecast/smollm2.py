@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kfs.data import manifest
 from kfs.errors import MissingDependencyError
+from kfs.records import content_id
 
 _LAYER_NAMES = {
     "attn_norm": "input_layernorm",
@@ -33,7 +34,7 @@ def gguf_file() -> manifest.DataFile:
 
 
 def converted_smollm2() -> Path:
-    """Folder with SmolLM2 as safetensors; made on first use, and only ever seen whole.
+    """Folder with SmolLM2 as safetensors; made on first use of this code, and only ever seen whole.
 
     Raises
     ------
@@ -42,7 +43,8 @@ def converted_smollm2() -> Path:
     MissingDependencyError
         If the ``gguf`` package is not installed.
     """
-    target = manifest.cache_folder() / "models" / f"smollm2-{gguf_file().sha256[:16]}"
+    code = content_id(Path(__file__).read_text(encoding="utf-8"))  # a conversion by other code is another folder
+    target = manifest.cache_folder() / "models" / f"smollm2-{gguf_file().sha256[:16]}-{code}"
     if target.is_dir():
         return target
     source = manifest.path("smollm2", gguf_file().path)

@@ -9,6 +9,7 @@ dataclasses and dictionaries, never a DictConfig. Nothing here reads data or run
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 import typing
 from collections.abc import Iterable, Sequence
@@ -47,7 +48,7 @@ class EmbeddedData(DataConfig):
     """Kernels of the everyday and study tasks, measured by kfs on a CPU; records come with the repository."""
 
     source: str = option("embedded", "reader of the records")
-    folder: str | None = option(None, "folder of another measuring campaign; null is data/records")
+    folder: str | None = option(None, "folder of another measuring campaign, one host's; null is that of data/records")
     per_bin: int | None = option(24, "at most so many pairs a bin and task, those from the reference aside; null keeps all")
 
 
@@ -71,7 +72,7 @@ class BootstrapConfig:
 class SampleConfig:
     """The fixed stratified sample slow forecasters run on; every forecaster is scored on it too."""
 
-    size: int = option(240, "pairs in the sample, even over tasks and bins")
+    size: int = option(240, "pairs in the sample, even over tasks and subsets")
     forecasters: list[str] = option(["local"], "forecasters that run on the sample only")
 
 
@@ -93,6 +94,11 @@ class StudyConfig:
     def forecasters(self) -> list[str]:
         """Names of the forecasters that take part, in a fixed order."""
         return [name for name, options in self.forecaster.items() if options is not None]
+
+
+def callers_path(value: str) -> str:
+    """A path as the caller of the study meant it, absolute: notebooks run elsewhere, and are told where in ``KFS_CWD``."""
+    return os.path.abspath(os.path.join(os.environ.get("KFS_CWD") or os.getcwd(), os.path.expanduser(value)))
 
 
 def project_root() -> Path:
@@ -300,6 +306,7 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
     data_kind = {"embedded": EmbeddedData, "cuda_l1": CudaL1Data}.get(plain["data"]["source"])
     if data_kind is None:
         raise unknown_name("data source", plain["data"]["source"], ("embedded", "cuda_l1"), _WHERE)
+    _resolve_paths(plain)
     config = StudyConfig(
         **{
             **plain,
@@ -326,9 +333,32 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
     ):
         if value is not None and value < low:
             raise SchemaError(f"{key} must be at least {low}, found {value}")
+    if isinstance(config.data, CudaL1Data):
+        _check_gpus(config.data.gpus)
     if not 0 < config.bootstrap.level < 1:
         raise SchemaError(f"bootstrap.level must lie between 0 and 1, found {config.bootstrap.level}")
     return config
+
+
+def _resolve_paths(plain: dict[str, Any]) -> None:
+    """Make the values that name folders absolute, so that they mean the same in a notebook's process."""
+    from kfs.data import manifest
+
+    if plain["data"].get("folder"):
+        plain["data"]["folder"] = callers_path(plain["data"]["folder"])
+    local = plain["forecaster"].get("local")
+    if local and local["model"] not in manifest.datasets():
+        local["model"] = callers_path(local["model"])
+
+
+def _check_gpus(gpus: list[str]) -> None:
+    from kfs.data.cuda_l1 import GPUS
+
+    for gpu in gpus:
+        if gpu not in GPUS:
+            raise unknown_name("GPU of CUDA-L1", gpu, GPUS, "data.gpus")
+    if not gpus or len(set(gpus)) < len(gpus):
+        raise SchemaError(f"data.gpus must name one GPU or more, each once, found {_literal(gpus)}; known: {', '.join(GPUS)}")
 
 
 def to_yaml(config: StudyConfig) -> str:

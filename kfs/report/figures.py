@@ -1,7 +1,8 @@
 """The figures of a study, in the style of ``style.py``.
 
 Each function takes a tidy DataFrame from ``tables`` or ``measured`` and returns a Figure whose label is its caption; none shows
-anything. Computes no statistics.
+anything. A table without rows gives a figure that says so. Estimates and intervals are drawn as the table has them; nothing
+but places of marks, and the median bar of a strip, is computed here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,21 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from kfs.report.style import BIN_COLOURS, COLOURS, FAINT, INK, SOFT, canvas, caption, colour, label_ends, plain, span, styled
+from kfs.report.style import (
+    BIN_COLOURS,
+    COLOURS,
+    FAINT,
+    INK,
+    SOFT,
+    canvas,
+    caption,
+    colour,
+    label_ends,
+    nothing,
+    plain,
+    span,
+    styled,
+)
 from kfs.speedup import N_BINS, STUDY_BINS
 
 
@@ -106,6 +121,8 @@ def headline(table: pd.DataFrame, kind: str, *, subset: str = "all") -> Figure:
         "spearman": "Spearman",
     }
     rows = table[table["subset"] == subset].reset_index(drop=True)
+    if rows.empty:
+        return nothing(f"no pair of subset {subset}")
     figure, axes = canvas(0.3 * len(rows) + 0.75, 1, len(panels), sharey=True)
     y = np.arange(len(rows))
     for ax, (metric, title) in zip(axes[0], panels.items(), strict=True):
@@ -123,11 +140,10 @@ def headline(table: pd.DataFrame, kind: str, *, subset: str = "all") -> Figure:
         ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes[0, 2].axvline(0.4375, color=SOFT, lw=0.8, ls=":")
     axes[0, 3].axvline(0.0, color=SOFT, lw=0.8, ls=":")
-    n = span(rows["n"])
     return caption(
         figure,
-        f"Subset {subset}, n = {n} pairs a forecaster ({rows['n_accuracy'].min()} or more count in exact bin); "
-        f"bars: {kind}. Dotted: uniform forecast, no correlation.",
+        f"Subset {subset}, n = {span(rows['n'])} pairs a forecaster; exact bin counts the {span(rows['n_accuracy'])} whose label "
+        f"is not known to be uncertain; unparsed replies are wrong. Bars: {kind}. Dotted: uniform forecast, no correlation.",
     )
 
 
@@ -136,14 +152,15 @@ def paired(table: pd.DataFrame, kind: str, *, subset: str = "all") -> Figure:
     """Differences to the other forecasters with paired intervals; from ``tables.paired``."""
     rows = table[table["subset"] == subset]
     if rows.empty:
-        figure, _ = canvas(0.4, subplot_kw={"visible": False})
-        return caption(figure, "Only one forecaster takes part: nothing to compare it with.")
+        return nothing(f"no pair of subset {subset}")
     metrics = list(dict.fromkeys(rows["metric"]))
     first, others = rows["first"].iloc[0], list(dict.fromkeys(rows["second"]))
     figure, axes = canvas(0.3 * len(others) + 0.95, 1, len(metrics), sharey=True)
     for ax, metric in zip(axes[0], metrics, strict=True):
         part = rows[rows["metric"] == metric].set_index("second")
         for y, other in enumerate(others):
+            if other not in part.index:
+                continue
             row = part.loc[other]
             shade = colour(other)
             ax.plot([row["low"], row["high"]], [y, y], color=shade, lw=2.2, solid_capstyle="butt", alpha=0.55)
@@ -161,7 +178,7 @@ def paired(table: pd.DataFrame, kind: str, *, subset: str = "all") -> Figure:
         ax.grid(axis="y", visible=False)
         ax.tick_params(axis="y", length=0)
     axes[0, 0].set_ylim(len(others) - 0.5, -0.5)
-    text = f"Subset {subset}, n = {rows['n'].max()} pairs; paired {kind}; hollow: the interval includes 0."
+    text = f"Subset {subset}, n = {span(rows['n'])} pairs; paired {kind}; hollow: the interval includes 0."
     return caption(figure, text)
 
 
@@ -183,8 +200,7 @@ def by_group(table: pd.DataFrame, metric: str, kind: str, *, what: str) -> Figur
     ax.legend(
         loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(7, len(names)), fontsize=8, handletextpad=0.1, columnspacing=0.9
     )
-    n = f"{table['n'].min()} to {table['n'].max()}"
-    text = f"{metric.replace('_', ' ')} for each {what}, n = {n} pairs; bars: {kind}"
+    text = f"{metric.replace('_', ' ')} for each {what}, n = {span(table['n'])} pairs; bars: {kind}"
     return caption(figure, f"{text}; within one task only kernels are resampled." if what == "task" else f"{text}.")
 
 
@@ -201,10 +217,9 @@ def reliability(table: pd.DataFrame, ece: pd.DataFrame) -> Figure:
         rows = table[table["forecaster"] == name]
         score = ece[ece["forecaster"] == name].iloc[0]
         ax.plot([0, 1], [0, 1], color=SOFT, lw=0.8, ls=":")
-        ax.plot(rows["confidence"], rows["accuracy"], color=colour(name), lw=1.2, alpha=0.6)
-        ax.scatter(
-            rows["confidence"], rows["accuracy"], s=8 + 90 * rows["n"] / rows["n"].sum(), color=colour(name), alpha=0.85, zorder=3
-        )
+        ax.plot(rows["confidence"], rows["share_right"], color=colour(name), lw=1.2, alpha=0.6)
+        size = 8 + 90 * rows["n"] / rows["n"].sum()
+        ax.scatter(rows["confidence"], rows["share_right"], s=size, color=colour(name), alpha=0.85, zorder=3)
         ax.set_title(name)
         ax.text(
             0.04,
@@ -221,11 +236,11 @@ def reliability(table: pd.DataFrame, ece: pd.DataFrame) -> Figure:
         ax.set_xlabel("stated probability")
     for ax in axes[:, 0]:
         ax.set_ylabel("share right")
-    n = span(ece["n"])
     return caption(
         figure,
-        f"Ten equal-width buckets; area of a dot: share of its forecaster's pairs; n = {n}, uncertain labels left out. "
-        "Brackets: bootstrap interval of ECE over tasks and kernels.",
+        f"Ten equal-width buckets; area of a dot: share of its forecaster's pairs; n = {span(ece['n'])} pairs whose label is not "
+        f"known to be uncertain, of which {span(ece['n_parse_failed'])} unparsed are left out. Brackets: bootstrap interval of "
+        "ECE over tasks and kernels, centred on its estimate.",
     )
 
 
@@ -310,7 +325,7 @@ def recovery(curves: pd.DataFrame, pool: str) -> Figure:
     return caption(
         figure,
         f"Mean over {first['n_pools']:.0f} pools, {first['n']:.0f} kernels; a pool is {pool}. Dashed: exact expectation of a "
-        "random order. Dotted: 10% measured, within 20% of the best. No interval drawn; the table has them.",
+        "random order. Dotted: 10% measured, within 20% of the best. No interval drawn.",
     )
 
 
@@ -318,6 +333,8 @@ def recovery(curves: pd.DataFrame, pool: str) -> Figure:
 def recovery_by_pool(table: pd.DataFrame, name: str, share: float) -> Figure:
     """Best found / best of pool in each pool for one forecaster; from ``tables.recovery_by_pool``."""
     rows = table[table["forecaster"] == name].sort_values("found").reset_index(drop=True)
+    if rows.empty:
+        return nothing(f"{name} ranks no whole pool")
     figure, axes = canvas(0.3 * len(rows) + 0.8)
     ax = axes[0, 0]
     y = np.arange(len(rows))
@@ -339,17 +356,24 @@ def recovery_by_pool(table: pd.DataFrame, name: str, share: float) -> Figure:
 
 @styled
 def confusion(table: pd.DataFrame) -> Figure:
-    """Predicted against true bin for one forecaster, rows sum to 1; from ``tables.confusion``."""
+    """Predicted against true bin for one forecaster; from ``tables.confusion``."""
+    import seaborn as sns
+
     name = table["forecaster"].iloc[0]
-    counts = table.pivot(index="true_bin", columns="predicted_bin", values="n").to_numpy()
+    n_true = table.groupby("true_bin")["n_true"].first()
+    if n_true.sum() == 0:
+        return nothing(f"{name} answers no pair whose label is not known to be uncertain")
     share = table.pivot(index="true_bin", columns="predicted_bin", values="share").to_numpy()
     figure, axes = canvas(3.8)
     ax = axes[0, 0]
-    ax.imshow(share, cmap="Blues", vmin=0, vmax=1)
-    for i, j in np.argwhere(share >= 0.005):
-        ax.text(j, i, f"{share[i, j]:.0%}", ha="center", va="center", fontsize=7.5, color="white" if share[i, j] > 0.55 else INK)
-    names = [f"{row['bin']} {row['name']}  (n = {n})" for row, n in zip(STUDY_BINS.table(), counts.sum(axis=1), strict=True)]
-    ax.set(xticks=range(N_BINS), xticklabels=range(1, N_BINS + 1), yticks=range(N_BINS), yticklabels=names)
+    words = [[f"{v:.0%}" if v >= 0.005 else "" for v in row] for row in share]
+    sns.heatmap(share, vmin=0, vmax=1, cmap="Blues", annot=words, fmt="", annot_kws={"size": 7.5}, cbar=False, square=True, ax=ax)
+    names = [f"{row['bin']} {row['name']}  (n = {n})" for row, n in zip(STUDY_BINS.table(), n_true, strict=True)]
+    ax.set_xticks(np.arange(N_BINS) + 0.5, range(1, N_BINS + 1))
+    ax.set_yticks(np.arange(N_BINS) + 0.5, names, rotation=0)
     ax.set(xlabel="predicted bin", ylabel="true bin")
     ax.grid(False)
-    return caption(figure, f"{name}: share of each true bin's pairs by predicted bin, n = {counts.sum()} pairs; no interval.")
+    text = f"{name}: share of each true bin's pairs by predicted bin, n = {n_true.sum()} pairs whose label is not known to be"
+    unparsed = n_true.sum() - table["n"].sum()
+    more = f" Unparsed replies stand in no column: {unparsed}." if unparsed else ""
+    return caption(figure, f"{text} uncertain; no interval.{more}")

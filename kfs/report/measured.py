@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from kfs.pairs import REFERENCE_SUBSETS
 from kfs.records import Measurement, Pair
 from kfs.speedup import N_BINS, STUDY_BINS
 
@@ -44,12 +45,23 @@ def bin_counts(pairs: list[Pair]) -> pd.DataFrame:
         for row, n in zip(STUDY_BINS.table(), counts, strict=True):
             line = {"bin": row["bin"], "name": row["name"], "n": int(n), "share": n / len(rows)}
             table.append({"subset": subset, **line})
-    return pd.DataFrame(table)
+    return pd.DataFrame(table, columns=["subset", "bin", "name", "n", "share"])
 
 
 def against_reference(pairs: list[Pair]) -> list[Pair]:
     """Pairs that start at the reference: a task's reference, or eager PyTorch against the custom kernel."""
-    return [p for p in pairs if p.subset in ("reference_to_candidate", "eager_to_custom")]
+    return [p for p in pairs if p.subset in REFERENCE_SUBSETS]
+
+
+def speedup_points(pairs: list[Pair]) -> pd.DataFrame:
+    """The dots of the speedups figure, one row a pair."""
+    columns = ["comparison_id", "subset", "pack", "hardware", "speedup", "speedup_low", "speedup_high", "true_bin", "certain"]
+    return pair_frame(pairs)[columns]
+
+
+def left_out(counts: dict[str, int]) -> pd.DataFrame:
+    """What no pair shows, as a table: columns what, n."""
+    return pd.DataFrame({"what": list(counts), "n": pd.array(list(counts.values()), dtype="int64")})
 
 
 def suspect_counts(pairs: list[Pair]) -> pd.DataFrame:
@@ -88,18 +100,18 @@ def label_noise(pairs: list[Pair], column: str) -> pd.DataFrame:
         line["median_width"] = (rows["speedup_high"] / rows["speedup_low"] - 1).median()
         line["share_near_edge"] = (distance_to_edge(rows["speedup"].to_numpy()) < NEAR_EDGE).mean()
         table.append(line)
-    return pd.DataFrame(table)
+    return pd.DataFrame(table, columns=[column, "n", "share_certain", "median_width", "share_near_edge"])
 
 
 def speedup_summary(pairs: list[Pair], column: str) -> pd.DataFrame:
     """Quartiles and extremes of the speedups for each subset and value of ``column``, and how many exceed 20."""
     frame = pair_frame(pairs)
+    quantiles = {"least": 0.0, "quarter": 0.25, "median": 0.5, "three_quarters": 0.75, "largest": 1.0}
     table = []
     for (subset, value), rows in frame.groupby(["subset", column]):
-        q = rows["speedup"].quantile([0.0, 0.25, 0.5, 0.75, 1.0]).to_numpy()
-        line = dict(zip(("least", "quarter", "median", "three_quarters", "largest"), q, strict=True))
+        line = {name: rows["speedup"].quantile(q) for name, q in quantiles.items()}
         table.append({"subset": subset, column: value, "n": len(rows), **line, "above_20": int((rows["speedup"] > 20).sum())})
-    return pd.DataFrame(table)
+    return pd.DataFrame(table, columns=["subset", column, "n", *quantiles, "above_20"])
 
 
 def statuses(measurements: list[Measurement]) -> pd.DataFrame:

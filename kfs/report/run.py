@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kfs.errors import unknown_name
-from kfs.records import Forecast, Hardware, Kernel, Measurement, Pair, Record, atomic_write, read_records, write_records
+from kfs.records import (
+    Forecast,
+    Hardware,
+    Kernel,
+    Measurement,
+    Pair,
+    Record,
+    atomic_write,
+    read_records,
+    write_records,
+)
 from kfs.report import sources
 from kfs.report.config import StudyConfig, as_list, compose, project_root
 
@@ -38,18 +48,17 @@ class Run:
     ----------
     config : StudyConfig
         Composed configuration.
-    root : Path
-        Folder with ``conf/``, ``data/`` and ``notebooks/``.
-    out_dir : Path
-        Folder that tables, figures and records go to.
+    run_dir : Path
+        The study's run folder; its pairs are shared by all notebooks.
     notebook : str
-        Name the outputs are filed under; empty in JupyterLab.
+        Name the outputs are filed under by the runner. Empty in JupyterLab, where tables, figures and records go to ``lab/``
+        in the run's folder, so that they replace nothing a finished study shows.
     """
 
-    def __init__(self, config: StudyConfig, root: Path, out_dir: Path, notebook: str = "") -> None:
+    def __init__(self, config: StudyConfig, run_dir: Path, notebook: str = "") -> None:
         self.config = config
-        self.out_dir = out_dir
-        self._root = root
+        self.run_dir = run_dir
+        self.out_dir = run_dir if notebook else run_dir / "lab"
         self._notebook = notebook
         self._tables: dict[str, str] = {}
         self._figures: dict[str, str] = {}
@@ -62,7 +71,7 @@ class Run:
         c = self.config
         return (
             f"Study **{c.study}**, seed {c.seed}; forecasters {', '.join(c.forecasters)}; {c.bootstrap.level:.0%} intervals from "
-            f"{c.bootstrap.n_resamples} bootstrap resamples of tasks and kernels. Run folder `{self.out_dir.name}`."
+            f"{c.bootstrap.n_resamples} bootstrap resamples of tasks and kernels. Run folder `{self.run_dir.name}`."
         )
 
     @property
@@ -79,6 +88,11 @@ class Run:
     def lead(self) -> str:
         """The forecaster that notebooks look at closely: boosted, else the last of those that forecast every pair."""
         return "boosted" if "boosted" in self.everywhere else self.everywhere[-1]
+
+    @property
+    def sample_lead(self) -> str:
+        """The forecaster that is compared with the others on the sample: a slow one where one takes part, else :attr:`lead`."""
+        return next((name for name in self.forecasters if name in self.config.sample.forecasters), self.lead)
 
     @property
     def group(self) -> str:
@@ -108,7 +122,7 @@ class Run:
 
     @cached_property
     def _embedded(self) -> tuple[list[Measurement], list[Kernel], Hardware]:
-        return sources.embedded_records(self.config, self._root)
+        return sources.embedded_records(self.config)
 
     def measurements(self) -> list[Measurement]:
         """Measurements behind the pairs; empty for a study whose data holds ratios only."""
@@ -121,12 +135,12 @@ class Run:
     def pairs(self) -> list[Pair]:
         """Every pair the study looks at, train to test; kept in ``records/pairs.parquet`` for the next notebook."""
         if self._pairs is None:
-            key = sources.pairs_key(self.config, self._root)
-            file, stamp = self.out_dir / "records" / "pairs.parquet", self.out_dir / "records" / "pairs.key"
+            key = sources.pairs_key(self.config)
+            file, stamp = self.run_dir / "records" / "pairs.parquet", self.run_dir / "records" / "pairs.key"
             if file.is_file() and stamp.is_file() and stamp.read_text() == key:
                 self._pairs = read_records(Pair, file)
             else:
-                self._pairs = sources.load_pairs(self.config, self._root, self.rng("balance"))
+                self._pairs = sources.load_pairs(self.config, self.rng("balance"))
                 stamp.unlink(missing_ok=True)
                 write_records(self._pairs, file)
                 atomic_write(stamp, key.encode())
@@ -135,6 +149,10 @@ class Run:
     def suspect_pairs(self) -> list[Pair]:
         """Pairs the data source itself distrusts, which are no part of :meth:`pairs`."""
         return sources.suspect_pairs(self.config)
+
+    def left_out(self) -> dict[str, int]:
+        """What the data holds and no pair shows, counted by why; see :func:`kfs.data.cuda_l1.left_out`."""
+        return sources.left_out(self.config)
 
     def folds(self) -> list[Fold]:
         """Train, calibration and test pairs of every fold."""
@@ -221,7 +239,8 @@ class Run:
         if self._notebook:
             made = {"tables": self._tables, "figures": self._figures, "files": self._files}
             atomic_write(self.out_dir / "logs" / f"{self._notebook}.outputs.json", json.dumps(made, indent=1).encode())
-        print(f"{len(self._tables)} tables and {len(self._figures)} figures in {self.out_dir.parent.name}/{self.out_dir.name}")
+        place = self.out_dir.relative_to(self.run_dir.parents[1])
+        print(f"{len(self._tables)} tables and {len(self._figures)} figures in {place}")
 
     def _write(self, file: str, data: bytes) -> None:
         atomic_write(self.out_dir / file, data)
@@ -238,7 +257,8 @@ def start(study: str = "embedded", overrides: str | Sequence[str] = "", out_dir:
     overrides : str or sequence of str
         Hydra overrides, for example ``"debug=tiny seed=1"``.
     out_dir : path, optional
-        Where tables and figures go; default ``runs/<study>/<digest>`` in the checkout, as the runner has it.
+        The run's folder; default ``runs/<study>/<digest>`` in the checkout, as the runner has it. Without the runner, tables
+        and figures go to its subfolder ``lab``.
 
     Returns
     -------
@@ -253,13 +273,13 @@ def start(study: str = "embedded", overrides: str | Sequence[str] = "", out_dir:
     """
     root = project_root()
     config = compose(study, as_list(overrides), root=root)
-    data = sources.data_digests(config, root)
+    data = sources.data_digests(config)
     folder = Path(out_dir) if out_dir else sources.run_folder(config, data, root / "runs")
     folder.mkdir(parents=True, exist_ok=True)
     notebook = os.environ.get("KFS_NOTEBOOK", "")
     if notebook:
         _progress_as_text()
-    return Run(config, root, folder, notebook)
+    return Run(config, folder, notebook)
 
 
 def _progress_as_text() -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
 
 from kfs.errors import MissingDependencyError
+from kfs.pairs import REFERENCE_SUBSETS
 from kfs.records import atomic_write
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -131,12 +133,12 @@ def _index(out_dir: Path, manifest: dict) -> str:
     level = config["bootstrap"]["level"]
     provenance = [
         ("run", f"{manifest['study']}/{manifest['digest']}"),
-        ("git commit", manifest["git_commit"] or "none: not a git checkout"),
+        ("git commit", _by_notebook(manifest, lambda n: n["git_commit"] or "none: not a git checkout")),
         ("seed", config["seed"]),
         ("intervals", f"{level:.0%} bootstrap over tasks and kernels, {config['bootstrap']['n_resamples']} resamples"),
         ("notebooks took", f"{manifest['seconds']:.0f} s"),
         ("data", f"{len(manifest['data'])} files, digests below"),
-        ("versions", ", ".join(f"{k} {v}" for k, v in manifest["versions"].items())),
+        ("versions", _by_notebook(manifest, lambda n: ", ".join(f"{k} {v}" for k, v in n["versions"].items()))),
     ]
     return (
         _environment()
@@ -149,6 +151,14 @@ def _index(out_dir: Path, manifest: dict) -> str:
             config=yaml.safe_dump(config, sort_keys=False),
         )
     )
+
+
+def _by_notebook(manifest: dict, describe: Callable[[dict], str]) -> str:
+    """What the notebooks ran on: one text where all agree, else each text with the notebooks it holds for."""
+    names: dict[str, list[str]] = {}
+    for entry in manifest["notebooks"]:
+        names.setdefault(describe(entry), []).append(entry["notebook"])
+    return next(iter(names)) if len(names) == 1 else "; ".join(f"{text} ({', '.join(n)})" for text, n in names.items())
 
 
 def _opening(path: Path) -> tuple[str, str]:
@@ -169,17 +179,18 @@ def _headline(path: Path, title: str, manifest: dict) -> dict | None:
     import pandas as pd
 
     frame = pd.read_csv(path)
-    main = [s for s in ("all", "eager_to_custom", "reference_to_candidate") if (frame["subset"] == s).any()]
+    main = [s for s in ("all", *REFERENCE_SUBSETS) if (frame["subset"] == s).any()]
     rows = []
     for subset in main:
         for row in frame[frame["subset"] == subset].to_dict("records"):
             cells = [{"value": row["forecaster"]}, {"value": subset}]
             cells += [_cell(row[m], row[f"{m}_low"], row[f"{m}_high"]) for m in _SHOWN]
-            rows.append([*cells, {"value": row["n"]}, {"value": row["n_parse_failed"]}])
-    columns = ["forecaster", "subset", *(m.replace("_", " ") for m in _SHOWN), "n", "unparsed"]
+            rows.append([*cells, *({"value": row[k]} for k in ("n", "n_accuracy", "n_parse_failed"))])
+    columns = ["forecaster", "subset", *(m.replace("_", " ") for m in _SHOWN), "n", "n certain", "unparsed"]
     level = manifest["config"]["bootstrap"]["level"]
     note = (
-        f"Small: {level:.0%} bootstrap interval. Accuracy leaves out pairs whose own interval crosses a bin edge. Every subset:"
+        f"Small: {level:.0%} bootstrap interval. Accuracy and ECE count the pairs whose own interval is not known to cross a bin "
+        "edge (n certain); an unparsed reply is wrong in accuracy and left out of ECE. Every subset:"
     )
     return {"title": title, "columns": columns, "rows": rows, "note": note, "file": f"tables/{path.name}"}
 

@@ -13,41 +13,26 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-import kfs
 from kfs.errors import DataError
 from kfs.records import content_id
 from kfs.report.config import CudaL1Data, EmbeddedData, StudyConfig, config_digest
+from kfs.report.provenance import code_digest, versions
 
 if TYPE_CHECKING:
     from kfs.pairs import Fold
     from kfs.records import Hardware, Kernel, Measurement, Pair
 
 T = TypeVar("T")
-FROM_REFERENCE = ("reference_to_candidate", "eager_to_custom")
 
 
-def records_folder(config: EmbeddedData, root: Path) -> Path:
-    """Folder of measured records an embedded study reads: the one named, else the only host's under ``data/records``.
+def records_folder(data: EmbeddedData) -> Path:
+    """Folder of measured records an embedded study reads: the one named, else the one that comes with kfs."""
+    from kfs.pairs import host_folder
 
-    Raises
-    ------
-    DataError
-        If there is none, or more than one to choose from.
-    """
-    if config.folder:
-        return Path(config.folder).expanduser()
-    base = root / "data" / "records"
-    hosts = sorted(p for p in base.glob("host-*") if p.is_dir())
-    if len(hosts) != 1:
-        found = ", ".join(p.name for p in hosts) or "none"
-        raise DataError(
-            f"{base}: expected the records of one host, found {found}; check out data/records again, or measure some with "
-            "`kfs record` and name their folder with data.folder=..."
-        )
-    return hosts[0]
+    return Path(data.folder) if data.folder else host_folder()
 
 
-def data_digests(config: StudyConfig, root: Path) -> dict[str, str]:
+def data_digests(config: StudyConfig) -> dict[str, str]:
     """sha256 of every data file a study reads, by name.
 
     Raises
@@ -64,7 +49,7 @@ def data_digests(config: StudyConfig, root: Path) -> dict[str, str]:
             manifest.path("cuda_l1", f"{gpu}.json")
             found[f"cuda_l1/{gpu}.json"] = manifest.dataset("cuda_l1").file(f"{gpu}.json").sha256
         return found
-    folder = records_folder(data, root)
+    folder = records_folder(data)
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix in (".parquet", ".jsonl", ".json", ".yaml"))
     if not files:
         raise DataError(
@@ -73,26 +58,32 @@ def data_digests(config: StudyConfig, root: Path) -> dict[str, str]:
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
-def check_models(config: StudyConfig) -> None:
-    """Refuse a study whose forecasters need model files that are not here, before anything runs.
+def model_digests(config: StudyConfig) -> dict[str, str]:
+    """Identity of the model behind each forecaster that has one.
 
     Raises
     ------
     DataError
-        Naming the command that fetches them, and how to do without.
+        If a model is not here; names the command that fetches it, and how to do without.
     """
     from kfs.data import manifest
+    from kfs.forecast import make
 
+    found = {}
     for name in config.forecasters:
-        model = config.forecaster[name].get("model")
-        if model in manifest.datasets():
-            try:
-                for file in manifest.dataset(model).files:
-                    manifest.path(model, file.path)
-            except DataError as error:
-                raise DataError(
-                    f"forecaster {name!r} needs its model: {error}; or leave it out with forecaster.{name}=null"
-                ) from error
+        forecaster = make(name, **config.forecaster[name])
+        if not hasattr(forecaster, "model_id"):
+            continue
+        try:
+            if forecaster.model in manifest.datasets():
+                for file in manifest.dataset(forecaster.model).files:
+                    manifest.path(forecaster.model, file.path)
+            found[name] = forecaster.model_id()
+        except DataError as error:
+            raise DataError(
+                f"forecaster {name!r} needs its model: {error}; or leave it out with forecaster.{name}=null"
+            ) from error
+    return found
 
 
 def run_folder(config: StudyConfig, data: dict[str, str], runs: Path) -> Path:
@@ -125,33 +116,21 @@ def _some_packs(pairs: list[Pair], n: int | None) -> list[Pair]:
     return [p for p in pairs if p.pack in kept]
 
 
-def embedded_records(config: StudyConfig, root: Path) -> tuple[list[Measurement], list[Kernel], Hardware]:
+def embedded_records(config: StudyConfig) -> tuple[list[Measurement], list[Kernel], Hardware]:
     """Measurements, kernels and hardware of an embedded study, all tasks."""
     from kfs import pairs as rooms
 
-    return rooms.embedded_records(records_folder(config.data, root))
+    return rooms.embedded_records(records_folder(config.data))
 
 
-def pairs_key(config: StudyConfig, root: Path) -> str:
-    """Digest of everything that decides which pairs there are: the data, its options, the seed, and the source that reads it."""
-    package = Path(kfs.__file__).parent
-    files = [
-        package / "records.py",
-        package / "speedup.py",
-        package / "pairs.py",
-        *sorted((package / "data").glob("*.py")),
-        Path(__file__),
-    ]
-    return content_id(
-        str(config.seed),
-        repr(config.data),
-        repr(sorted(data_digests(config, root).items())),
-        *(p.read_text() for p in files),
-        length=64,
-    )
+def pairs_key(config: StudyConfig) -> str:
+    """Digest of everything that decides which pairs there are: data, options, seed, the source that reads them, libraries."""
+    data = sorted(data_digests(config).items())
+    code = code_digest([__name__])
+    return content_id(str(config.seed), repr(config.data), repr(data), code, repr(versions()), length=64)
 
 
-def load_pairs(config: StudyConfig, root: Path, rng: np.random.Generator) -> list[Pair]:
+def load_pairs(config: StudyConfig, rng: np.random.Generator) -> list[Pair]:
     """Every pair a study looks at, in a fixed order: all that start at the reference, the others balanced over bins by task."""
     from kfs import pairs as rooms
 
@@ -160,14 +139,14 @@ def load_pairs(config: StudyConfig, root: Path, rng: np.random.Generator) -> lis
 
         every = cuda_l1.pairs(cuda_l1.load_rows(config.data.gpus))
     else:
-        measurements, kernels, _ = embedded_records(config, root)
+        measurements, kernels, _ = embedded_records(config)
         every = rooms.from_measurements(measurements, kernels)
     every = _some_packs(every, config.data.max_packs)
     if config.data.per_bin is None:
         return every
-    others = [p for p in every if p.subset not in FROM_REFERENCE]
+    others = [p for p in every if p.subset not in rooms.REFERENCE_SUBSETS]
     kept = {p.comparison_id for p in rooms.balance(others, config.data.per_bin, rng)}
-    return [p for p in every if p.subset in FROM_REFERENCE or p.comparison_id in kept]
+    return [p for p in every if p.subset in rooms.REFERENCE_SUBSETS or p.comparison_id in kept]
 
 
 def suspect_pairs(config: StudyConfig) -> list[Pair]:
@@ -177,6 +156,16 @@ def suspect_pairs(config: StudyConfig) -> list[Pair]:
     from kfs.data import cuda_l1
 
     return cuda_l1.pairs(cuda_l1.load_rows(config.data.gpus), suspect="only")
+
+
+def left_out(config: StudyConfig) -> dict[str, int]:
+    """What the data holds and no pair of the study shows, counted by why; empty where kfs measured itself."""
+    if not isinstance(config.data, CudaL1Data):
+        return {}
+    from kfs.data import cuda_l1
+
+    rows = cuda_l1.load_rows(config.data.gpus)
+    return {**cuda_l1.left_out(rows), "compile_pairs": len(cuda_l1.compile_pairs(rows))}
 
 
 def folds(config: StudyConfig, pairs: list[Pair]) -> list[Fold]:

@@ -1,8 +1,9 @@
-"""The study runner: composes nothing, computes nothing; runs a study's notebooks and keeps what they make.
+"""The study runner: runs a study's notebooks, each in its own process, and keeps what they make. Computes no result itself.
 
 ``runs/<study>/<digest>/`` holds config.yaml, records/, figures/, tables/, notebooks/ (executed), site/, logs/ and, written
-last, manifest.json; the digest covers the configuration and the content of the data. A notebook is skipped when its source,
-the configuration, the data and the package's source are what they were and its outputs are intact. No manifest: unfinished.
+last, manifest.json; the digest covers the configuration and the content of the data. A notebook is skipped when all that
+decides what it makes is what it was - its source, the configuration, data and models, the package's source it reaches, the
+versions of libraries - and its outputs are intact. No manifest: unfinished. What JupyterLab makes stands apart, in lab/.
 """
 
 from __future__ import annotations
@@ -20,21 +21,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
-import kfs
 from kfs.errors import SchemaError, StudyError
 from kfs.records import atomic_write, content_id
 from kfs.report.config import StudyConfig, compose, project_root, to_yaml
 from kfs.report.execute import EXIT_CELL_FAILED, EXIT_KERNEL_DIED
-from kfs.report.sources import check_models, data_digests, run_folder
+from kfs.report.provenance import ENTRY, PACKAGE, cell_imports, code_digest, git_commit, versions
+from kfs.report.sources import data_digests, model_digests, run_folder
 
 PARAMETERS = ("study", "overrides", "out_dir")
-_PACKAGE = Path(kfs.__file__).parent
-_COMPUTES = ("errors.py", "speedup.py", "records.py", "pairs.py", "data", "tasks", "forecast", "score", "report")
-_PRESENTS = ("report/study.py", "report/execute.py", "report/site.py", "report/command.py", "report/templates", "tasks/*/host")
-_LIBRARIES = ("numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "torch", "transformers", "papermill", "hydra-core")
+FOLDERS = ("KFS_MIRROR", "KFS_CACHE")
+"""Environment variables that name folders: absolute in a notebook's process, which works in another folder."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +53,6 @@ class Outcome:
 def sha256(path: Path) -> str:
     """Hex digest of a file's content."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def package_digest() -> str:
-    """Digest of the package's source that can change what a notebook computes."""
-    out = hashlib.sha256()
-    shown = {q for pattern in _PRESENTS for p in _PACKAGE.glob(pattern) for q in (p, *p.rglob("*"))}
-    for path in sorted(q for name in _COMPUTES for q in (_PACKAGE / name, *(_PACKAGE / name).rglob("*"))):
-        if path.is_file() and "__pycache__" not in path.parts and path not in shown:
-            out.update(f"{path.relative_to(_PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
-    return out.hexdigest()
 
 
 def read_notebook(path: Path) -> list[dict]:
@@ -92,11 +80,27 @@ def read_notebook(path: Path) -> list[dict]:
     return cells
 
 
-def notebook_key(path: Path, config: StudyConfig, data: dict[str, str], package: str) -> str:
-    """Digest of everything that decides what a notebook makes."""
-    cells = [[c["cell_type"], "".join(c["source"]), c["metadata"].get("tags", [])] for c in read_notebook(path)]
+def notebook_key(path: Path, config: StudyConfig, inputs: dict[str, str], package: Path = PACKAGE) -> str:
+    """Digest of everything that decides what a notebook makes.
+
+    Parameters
+    ----------
+    path : Path
+        The notebook; its own imports say which source of the package it can reach.
+    config : StudyConfig
+        Which notebooks run beside it does not count.
+    inputs : dict of str to str
+        Digests of data and models.
+    package : Path, optional
+        Folder of the package's source.
+    """
+    cells = read_notebook(path)
+    shown = [[c["cell_type"], "".join(c["source"]), c["metadata"].get("tags", [])] for c in cells]
     alone = dataclasses.replace(config, notebooks=[])
-    return content_id(json.dumps(cells), to_yaml(alone), json.dumps(data, sort_keys=True), package, length=64)
+    code = code_digest([ENTRY, *cell_imports(cells, path.name)], package)
+    return content_id(
+        json.dumps(shown), to_yaml(alone), json.dumps(inputs, sort_keys=True), code, json.dumps(versions()), length=64
+    )
 
 
 def _intact(out_dir: Path, name: str, key: str) -> dict | None:
@@ -170,6 +174,8 @@ def _execute(source: Path, study: str, overrides: list[str], out_dir: Path, lock
     (logs / f"{name}.job.json").write_text(json.dumps(job, indent=1))
     environment = {
         **os.environ,
+        **{key: os.path.abspath(os.path.expanduser(os.environ[key])) for key in FOLDERS if os.environ.get(key)},
+        "KFS_CWD": os.getcwd(),
         "KFS_NOTEBOOK": name,
         "JUPYTER_PREFER_ENV_PATH": "1",
         "JUPYTER_PLATFORM_DIRS": "1",
@@ -235,27 +241,6 @@ def _failure(name: str, status: int, job: dict[str, str], out_dir: Path, log: Pa
     return StudyError(f"notebook {name}{place}: {report['error']}\nreport: {out_dir / 'failure.md'}\nafter mending it: {again}")
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python, kfs and the libraries that can change a number."""
-    found = {"python": sys.version.split()[0], "kfs": kfs.__version__}
-    for name in _LIBRARIES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
-
-
-def git_commit(root: Path) -> str | None:
-    """Commit of the checkout, with ``+`` where tracked files were changed since; None outside git."""
-    run = lambda *args: subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, check=False)
-    try:
-        head = run("rev-parse", "--short=12", "HEAD")
-        if head.returncode != 0:
-            return None
-        return head.stdout.strip() + ("+" if run("status", "--porcelain", "--untracked-files=no").stdout.strip() else "")
-    except OSError:
-        return None
-
-
 class Console:
     """Prints lines; shows a passing line in place on a terminal and once in half a minute elsewhere."""
 
@@ -268,7 +253,7 @@ class Console:
         if not passing:
             self.stream.write(("\r\x1b[K" if self.live else "") + text + "\n")
         elif self.live:
-            columns = os.get_terminal_size(self.stream.fileno()).columns if self.live else 120
+            columns = os.get_terminal_size(self.stream.fileno()).columns
             self.stream.write("\r\x1b[K" + text[: columns - 1])
         elif time.monotonic() - self._shown > 30:
             self.stream.write(text + "\n")
@@ -314,12 +299,11 @@ def run_study(
     began = time.monotonic()
     root, say, overrides = root or project_root(), say or Console(), list(overrides or [])
     config = compose(study, overrides, root=root)
-    data = data_digests(config, root)
-    check_models(config)
+    data = data_digests(config)
+    inputs = {**data, **model_digests(config)}
     out_dir = run_folder(config, data, runs or root / "runs")
-    package = package_digest()
     sources = {name: root / "notebooks" / f"{name}.ipynb" for name in config.notebooks}
-    keys = {name: notebook_key(path, config, data, package) for name, path in sources.items()}
+    keys = {name: notebook_key(path, config, inputs) for name, path in sources.items()}
     ran, skipped, states = [], [], {}
     with run_lock(out_dir) as lock:
         manifest = _manifest(out_dir)
@@ -334,25 +318,27 @@ def run_study(
                 continue
             (out_dir / "manifest.json").unlink(missing_ok=True)
             show = lambda text, label=label: say(f"{label} {text}", passing=True)
+            made_by = {"git_commit": git_commit(root), "versions": versions()}
             seconds = _execute(sources[name], study, overrides, out_dir, lock, show)
-            states[name] = _record(out_dir, name, keys[name], seconds)
+            states[name] = _record(out_dir, name, keys[name], seconds, made_by)
             say(f"{label} {name}  {seconds:.0f} s, {len(states[name]['tables'])} tables, {len(states[name]['figures'])} figures")
             ran.append(name)
         presents = _site_key()
         if ran or manifest is None or manifest["site_key"] != presents or not _site_intact(out_dir, manifest):
             (out_dir / "manifest.json").unlink(missing_ok=True)
-            _finish(out_dir, root, config, data, states, presents)
+            _finish(out_dir, config, data, states, presents)
     return Outcome(out_dir, ran, skipped, time.monotonic() - began)
 
 
-def _record(out_dir: Path, name: str, key: str, seconds: float) -> dict:
-    """Keep what a notebook made, with digests, as its record of being finished."""
+def _record(out_dir: Path, name: str, key: str, seconds: float, made_by: dict) -> dict:
+    """Keep what a notebook made, with digests and with what it ran on, as its record of being finished."""
     made = json.loads((out_dir / "logs" / f"{name}.outputs.json").read_text())
     files = [f"notebooks/{name}.ipynb", *made["files"]]
     state = {
         "notebook": name,
         "key": key,
         "seconds": round(seconds, 1),
+        **made_by,
         "tables": made["tables"],
         "figures": made["figures"],
         "outputs": {file: sha256(out_dir / file) for file in files},
@@ -370,7 +356,7 @@ def _manifest(out_dir: Path) -> dict | None:
 
 def _site_key() -> str:
     """Digest of what shapes the site."""
-    files = [_PACKAGE / "report" / "site.py", *sorted(p for p in (_PACKAGE / "report" / "templates").rglob("*") if p.is_file())]
+    files = [PACKAGE / "report" / "site.py", *sorted(p for p in (PACKAGE / "report" / "templates").rglob("*") if p.is_file())]
     return content_id(*(f"{p.name}\0{p.read_text()}" for p in files))
 
 
@@ -381,8 +367,9 @@ def _site_intact(out_dir: Path, manifest: dict) -> bool:
         return False
 
 
-def _finish(out_dir: Path, root: Path, config: StudyConfig, data: dict[str, str], states: dict[str, dict], presents: str) -> None:
-    """Build the site, then write the manifest: the last thing a run does."""
+def _finish(out_dir: Path, config: StudyConfig, data: dict[str, str], states: dict[str, dict], presents: str) -> None:
+    """Build the site, then write the manifest: the last thing a run does. Commit and versions are those of each notebook."""
+    shown = ("notebook", "seconds", "git_commit", "versions", "tables", "figures")
     from kfs.report.site import build_site
 
     manifest = {
@@ -391,10 +378,8 @@ def _finish(out_dir: Path, root: Path, config: StudyConfig, data: dict[str, str]
         "digest": out_dir.name,
         "config": dataclasses.asdict(config),
         "data": data,
-        "git_commit": git_commit(root),
-        "versions": versions(),
         "seconds": round(sum(s["seconds"] for s in states.values()), 1),
-        "notebooks": [{k: states[name][k] for k in ("notebook", "seconds", "tables", "figures")} for name in config.notebooks],
+        "notebooks": [{k: states[name][k] for k in shown} for name in config.notebooks],
         "tables": {f: d for s in states.values() for f, d in s["outputs"].items() if f.startswith("tables/")},
         "figures": {f: d for s in states.values() for f, d in s["outputs"].items() if f.startswith("figures/")},
         "executed": {f: d for s in states.values() for f, d in s["outputs"].items() if f.startswith("notebooks/")},

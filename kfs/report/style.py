@@ -87,12 +87,12 @@ def render(figure: Figure) -> dict[str, bytes]:
 
 
 def styled(function):
-    """Draw inside the style, whatever the caller's settings are."""
+    """Draw inside the style, whatever the caller's settings are; a table without rows gives a figure that says so."""
 
     @wraps(function)
-    def inside(*args, **options):
+    def inside(table, *args, **options):
         with rc_context({"backend": "agg"}), rc_context(STYLE):
-            return function(*args, **options)
+            return nothing() if table.empty else function(table, *args, **options)
 
     return inside
 
@@ -101,6 +101,12 @@ def canvas(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[F
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def nothing(why: str = "no row of this run belongs here") -> Figure:
+    """A figure of its caption alone."""
+    figure, _ = canvas(0.4, subplot_kw={"visible": False})
+    return caption(figure, f"Nothing to show: {why}.")
 
 
 def caption(figure: Figure, text: str) -> Figure:

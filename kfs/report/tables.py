@@ -1,11 +1,13 @@
 """The tables of a study's results: tidy DataFrames of forecasts, with bootstrap intervals from ``kfs.score``.
 
-Pairs whose interval crosses a bin edge (``certain`` False) are left out of every ``accuracy`` and reported apart, as subset
-``uncertain``. Metrics are defined in ``kfs.score``; this module only decides which rows they see. Draws nothing.
+Metrics are defined in ``kfs.score``; this module decides which rows they see, in :func:`counted` and nowhere else: accuracy and
+ECE count pairs whose label is not known to be uncertain, all others count every pair. A reply that could not be parsed is
+wrong in every ``accuracy``. Pairs whose interval crosses a bin edge are reported apart, as subset ``uncertain``. Draws nothing.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -14,6 +16,7 @@ import pandas as pd
 
 from kfs import score
 from kfs.errors import SchemaError
+from kfs.pairs import REFERENCE_SUBSETS
 from kfs.records import Forecast, Pair, probability_matrix
 from kfs.report.measured import pair_frame
 from kfs.speedup import N_BINS, STUDY_BINS
@@ -28,7 +31,10 @@ METRICS = {
     "spearman": score.spearman,
 }
 LOSSES = ("half_brier", "crps", "ece")
+EXACT = ("accuracy", "ece", "confusion")
+"""What asks for the exact bin."""
 MIN_SUBSET = 20
+_CUT = re.compile(r"\b(?:reference|candidate) cut by (\d+) tokens?\b")
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ def tidy(pairs: list[Pair], forecasts: Mapping[str, list[Forecast]], sample: Ite
 def subsets(frame: pd.DataFrame) -> dict[str, pd.Series]:
     """Named groups of rows that tables are reported by: all, each subset, pairs of one variant, and uncertain labels apart."""
     found = {"all": pd.Series(True, index=frame.index)}
-    for name in sorted(set(frame["subset"]) - {""}, key=lambda s: (s not in ("eager_to_custom", "reference_to_candidate"), s)):
+    for name in sorted(set(frame["subset"]) - {""}, key=lambda s: (s not in REFERENCE_SUBSETS, s)):
         found[name] = frame["subset"] == name
     found["within_variant"] = frame["within_variant"]
     found["uncertain"] = ~frame["certain"].fillna(True).astype(bool)
@@ -109,9 +115,47 @@ def arrays(metric: str, rows: pd.DataFrame) -> dict[str, np.ndarray]:
     return {"probabilities": rows[PROBABILITIES].to_numpy(), **truth, "parse_failed": rows["parse_failed"].to_numpy()}
 
 
-def sure(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows that exact accuracy may count: labels not known to be uncertain."""
+def counted(metric: str, rows: pd.DataFrame, subset: str = "all") -> pd.DataFrame:
+    """Rows that a metric counts: for what asks for the exact bin, those whose label is not known to be uncertain.
+
+    The one exception is the subset ``uncertain`` itself, which is reported so that everyone sees how it fares.
+    """
+    if metric not in EXACT or subset == "uncertain":
+        return rows
     return rows[rows["certain"].fillna(True).astype(bool)]
+
+
+def tokens_cut(reasoning: str) -> int:
+    """Tokens of the two sources that a prompt left out, from the forecast's notes; 0 where they mention none.
+
+    Examples
+    --------
+    >>> tokens_cut("reference cut by 40 tokens; candidate cut by 2 tokens"), tokens_cut("")
+    (42, 0)
+    """
+    return sum(map(int, _CUT.findall(reasoning)))
+
+
+def answers(forecasts: Mapping[str, list[Forecast]]) -> pd.DataFrame:
+    """How many answers each forecaster gave, and for those that read a prompt, how much of the sources it left out.
+
+    Returns
+    -------
+    DataFrame
+        Columns forecaster, n, n_parse_failed, median_tokens (of a prompt), share_cut (prompts in which a source was cut),
+        median_tokens_cut (both sources together, over prompts that were cut); the last three NaN where nothing reads tokens.
+    """
+    table = []
+    for name, given in forecasts.items():
+        line = {"forecaster": name, "n": len(given), "n_parse_failed": sum(f.parse_failed for f in given)}
+        read = [f for f in given if f.input_tokens is not None]
+        cut = np.array([tokens_cut(f.reasoning) for f in read])
+        if len(read):
+            line.update({"median_tokens": np.median([f.input_tokens for f in read]), "share_cut": (cut > 0).mean()})
+            line["median_tokens_cut"] = np.median(cut[cut > 0]) if cut.any() else 0.0
+        table.append(line)
+    columns = ["forecaster", "n", "n_parse_failed", "median_tokens", "share_cut", "median_tokens_cut"]
+    return pd.DataFrame(table, columns=columns)
 
 
 def _design(rows: pd.DataFrame) -> dict:
@@ -136,7 +180,7 @@ def headline(frame: pd.DataFrame, intervals: Intervals, by: Mapping[str, pd.Seri
     -------
     DataFrame
         Columns forecaster, subset, then for each metric ``<metric>``, ``<metric>_low``, ``<metric>_high``; n, n_accuracy (rows
-        whose label is not known to be uncertain) and n_parse_failed.
+        that accuracy and ECE count; see :func:`counted`) and n_parse_failed.
     """
     by = subsets(frame) if by is None else by
     table = []
@@ -145,20 +189,19 @@ def headline(frame: pd.DataFrame, intervals: Intervals, by: Mapping[str, pd.Seri
             rows = frame[member & (frame["forecaster"] == name)]
             if rows.empty:
                 continue
-            certain = rows if subset == "uncertain" else sure(rows)
             line = {"forecaster": name, "subset": subset}
-            for metric, function in METRICS.items():
-                used = certain if metric == "accuracy" else rows
-                line.update(_with_interval(metric, function, used, intervals))
-            counts = {"n": len(rows), "n_accuracy": len(certain), "n_parse_failed": int(rows["parse_failed"].sum())}
-            table.append({**line, **counts})
-    return pd.DataFrame(table)
+            for metric in METRICS:
+                line.update(_with_interval(metric, counted(metric, rows, subset), intervals))
+            line.update({"n": len(rows), "n_accuracy": len(counted("accuracy", rows, subset))})
+            table.append({**line, "n_parse_failed": int(rows["parse_failed"].sum())})
+    ends = [f"{metric}{end}" for metric in METRICS for end in ("", "_low", "_high")]
+    return pd.DataFrame(table, columns=["forecaster", "subset", *ends, "n", "n_accuracy", "n_parse_failed"])
 
 
-def _with_interval(metric: str, function, rows: pd.DataFrame, intervals: Intervals) -> dict[str, float]:
+def _with_interval(metric: str, rows: pd.DataFrame, intervals: Intervals) -> dict[str, float]:
     if rows.empty:
         return {metric: np.nan, f"{metric}_low": np.nan, f"{metric}_high": np.nan}
-    found = score.bootstrap(function, arrays(metric, rows), **_design(rows), **intervals.options())
+    found = score.bootstrap(METRICS[metric], arrays(metric, rows), **_design(rows), **intervals.options())
     return {metric: found.estimate, f"{metric}_low": found.low, f"{metric}_high": found.high}
 
 
@@ -174,14 +217,15 @@ def paired(
     intervals: Intervals,
     *,
     metrics: tuple[str, ...] = ("half_brier", "spearman"),
-    only: tuple[str, ...] = ("all", "reference_to_candidate", "eager_to_custom", "within_variant"),
+    only: tuple[str, ...] = ("all", *REFERENCE_SUBSETS, "within_variant"),
 ) -> pd.DataFrame:
     """Differences between ``first`` and every other forecaster on the same rows, with paired intervals.
 
     Returns
     -------
     DataFrame
-        Columns first, second, subset, metric, estimate (first minus second), low, high, excludes_zero, better, n.
+        Columns first, second, subset, metric, estimate (first minus second), low, high, excludes_zero, better, n (rows that
+        the metric counts).
     """
     columns = ["first", "second", "subset", "metric", "estimate", "low", "high", "excludes_zero", "better", "n"]
     mine = frame[frame["forecaster"] == first].set_index("comparison_id")
@@ -196,59 +240,91 @@ def paired(
             if subset not in only:
                 continue
             for metric in metrics:
+                mine_used = counted(metric, a[member])
+                if mine_used.empty:
+                    continue
                 found = score.paired_difference(
                     METRICS[metric],
-                    arrays(metric, a[member]),
-                    arrays(metric, b[member]),
-                    **_design(a[member]),
+                    arrays(metric, mine_used),
+                    arrays(metric, b.loc[mine_used.index]),
+                    **_design(mine_used),
                     **intervals.options(),
                 )
                 excludes = found.excludes(0.0)
                 gain = -found.estimate if metric in LOSSES else found.estimate
                 better = (first if gain > 0 else second) if excludes else "neither"
-                values = [found.estimate, found.low, found.high, excludes, better, int(member.sum())]
+                values = [found.estimate, found.low, found.high, excludes, better, len(mine_used)]
                 table.append(dict(zip(columns, [first, second, subset, metric, *values], strict=True)))
     return pd.DataFrame(table, columns=columns)
 
 
+def clear_differences(table: pd.DataFrame, subset: str = "all") -> str:
+    """A sentence on a table from :func:`paired`: for which differences the interval excludes 0, among how many."""
+    rows = table[(table["subset"] == subset) & table["estimate"].notna()]
+    said = [
+        f"{r.first} − {r.second} in {r.metric.replace('_', ' ')} {r.estimate:+.3f} "
+        f"[{r.low:+.3f}, {r.high:+.3f}], better: {r.better}"
+        for r in rows[rows["excludes_zero"].astype(bool)].itertuples()
+    ]
+    found = "; ".join(said) or "none"
+    return f"the paired interval excludes 0 for {len(said)} of {len(rows)} comparisons, each at its own level: {found}"
+
+
 def reliability(frame: pd.DataFrame) -> pd.DataFrame:
-    """Confidence and accuracy by bucket of the predicted bin's probability; uncertain labels and parse failures left out."""
+    """Confidence and share right by bucket of the predicted bin's probability, of the rows and replies that ECE counts."""
     table = []
     for name in frame["forecaster"].unique():
-        rows = sure(frame[frame["forecaster"] == name])
-        found = score.reliability(**arrays("ece", rows))
-        for low, high, n, confidence, accuracy in zip(*found, strict=True):
+        rows = counted("ece", frame[frame["forecaster"] == name])
+        if rows.empty:
+            continue
+        for low, high, n, confidence, right in zip(*score.reliability(**arrays("ece", rows)), strict=True):
             if n > 0:
-                line = {"low": low, "high": high, "n": int(n), "confidence": confidence, "accuracy": accuracy}
+                line = {"low": low, "high": high, "n": int(n), "confidence": confidence, "share_right": right}
                 table.append({"forecaster": name, **line})
-    return pd.DataFrame(table)
+    return pd.DataFrame(table, columns=["forecaster", "low", "high", "n", "confidence", "share_right"])
 
 
 def calibration(frame: pd.DataFrame, intervals: Intervals) -> pd.DataFrame:
-    """ECE with its interval, mean confidence and accuracy of each forecaster; uncertain labels left out."""
+    """How far stated probabilities are from what comes true, for each forecaster.
+
+    Returns
+    -------
+    DataFrame
+        Columns forecaster, ece, ece_low, ece_high, overconfidence (confidence - share_right), confidence (mean probability of
+        the predicted bin) and share_right, both over parsed replies as ECE is; accuracy, the same but for unparsed replies,
+        which are wrong; n (rows whose label is not known to be uncertain) and n_parse_failed among them.
+    """
     table = []
     for name in frame["forecaster"].unique():
-        rows = sure(frame[frame["forecaster"] == name])
-        line = {"forecaster": name, **_with_interval("ece", score.ece, rows, intervals)}
+        rows = counted("ece", frame[frame["forecaster"] == name])
         parsed = rows[~rows["parse_failed"]]
-        line["confidence"] = parsed["confidence"].mean()
-        line["accuracy"] = (parsed["predicted_bin"] == parsed["true_bin"]).mean()
+        line = {"forecaster": name, **_with_interval("ece", rows, intervals), "confidence": parsed["confidence"].mean()}
+        line["share_right"] = (parsed["predicted_bin"] == parsed["true_bin"]).mean()
+        line["overconfidence"] = line["confidence"] - line["share_right"]
+        line["accuracy"] = score.accuracy(**arrays("accuracy", rows)) if len(rows) else np.nan
         table.append({**line, "n": len(rows), "n_parse_failed": int(rows["parse_failed"].sum())})
-    table = pd.DataFrame(table)
-    table.insert(4, "overconfidence", table["confidence"] - table["accuracy"])
-    return table
+    columns = ["forecaster", "ece", "ece_low", "ece_high", "overconfidence", "confidence", "share_right", "accuracy", "n"]
+    return pd.DataFrame(table, columns=[*columns, "n_parse_failed"])
 
 
 def confusion(frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Pairs of one forecaster by true and predicted bin, all 64 cells: n, and share of the true bin's pairs."""
-    rows = frame[(frame["forecaster"] == name) & ~frame["parse_failed"]]
+    """Pairs of one forecaster by true and predicted bin, all 64 cells, over the rows that accuracy counts.
+
+    Returns
+    -------
+    DataFrame
+        Columns forecaster, true_bin, predicted_bin, n, n_true (pairs of the true bin, those without a usable reply among them)
+        and share (n / n_true): the diagonal's n over all pairs is the accuracy.
+    """
+    rows = counted("confusion", frame[frame["forecaster"] == name])
+    parsed = rows[~rows["parse_failed"]]
     counts = np.zeros((N_BINS, N_BINS), dtype=int)
-    np.add.at(counts, (rows["true_bin"].to_numpy() - 1, rows["predicted_bin"].to_numpy() - 1), 1)
-    total = counts.sum(axis=1, keepdims=True)
+    np.add.at(counts, (parsed["true_bin"].to_numpy() - 1, parsed["predicted_bin"].to_numpy() - 1), 1)
+    total = np.bincount(rows["true_bin"] - 1, minlength=N_BINS)[:, None] * np.ones(counts.shape, dtype=int)
     share = np.divide(counts, total, out=np.zeros(counts.shape), where=total > 0)
     true_bin, predicted_bin = (1 + np.indices(counts.shape)).reshape(2, -1)
-    columns = {"true_bin": true_bin, "predicted_bin": predicted_bin, "n": counts.ravel(), "share": share.ravel()}
-    return pd.DataFrame({"forecaster": name, **columns})
+    columns = {"true_bin": true_bin, "predicted_bin": predicted_bin, "n": counts.ravel(), "n_true": total.ravel()}
+    return pd.DataFrame({"forecaster": name, **columns, "share": share.ravel()})
 
 
 def _losses(rows: pd.DataFrame) -> np.ndarray:
@@ -268,34 +344,29 @@ def risk_coverage(frame: pd.DataFrame, *, points: int = 100) -> pd.DataFrame:
     table = []
     for name in frame["forecaster"].unique():
         rows = frame[frame["forecaster"] == name]
-        curve = score.risk_coverage(_losses(rows), _finite(_confidence(rows)))
+        curve = score.risk_coverage(_losses(rows), _confidence(rows))
         wanted = np.searchsorted(curve.coverage, np.linspace(0, 1, points + 1)[1:] - 1e-9)
         for i in np.unique(np.minimum(wanted, len(curve.coverage) - 1)):
             table.append(
                 {"forecaster": name, "coverage": curve.coverage[i], "risk": curve.risk[i], "threshold": curve.threshold[i]}
             )
-    return pd.DataFrame(table)
-
-
-def _finite(confidence: np.ndarray) -> np.ndarray:
-    """Confidence with parse failures last but finite."""
-    return np.where(np.isfinite(confidence), confidence, -1.0)
+    return pd.DataFrame(table, columns=["forecaster", "coverage", "risk", "threshold"])
 
 
 def selective(frame: pd.DataFrame, intervals: Intervals, *, coverages: tuple[float, ...] = (0.25, 0.5)) -> pd.DataFrame:
     """AURC of absolute bin error with its interval, what no and perfect knowledge of the errors would give, risk at coverages."""
+    at = {f"risk_at_{100 * share:.0f}": share for share in coverages}
     table = []
     for name in frame["forecaster"].unique():
         rows = frame[frame["forecaster"] == name]
-        losses, confidence = _losses(rows), _finite(_confidence(rows))
+        losses, confidence = _losses(rows), _confidence(rows)
         found = score.bootstrap(score.aurc, (losses, confidence), **_design(rows), **intervals.options())
         curve = score.risk_coverage(losses, confidence)
         line = {"forecaster": name, "aurc": found.estimate, "aurc_low": found.low, "aurc_high": found.high}
         line.update({"risk_all": losses.mean(), "aurc_oracle": score.aurc(losses, -losses)})
-        for share in coverages:
-            line[f"risk_at_{share:.0%}".replace("%", "")] = curve.risk[np.searchsorted(curve.coverage, share - 1e-9)]
+        line.update({column: curve.risk[np.searchsorted(curve.coverage, share - 1e-9)] for column, share in at.items()})
         table.append({**line, "n": len(rows)})
-    return pd.DataFrame(table)
+    return pd.DataFrame(table, columns=["forecaster", "aurc", "aurc_low", "aurc_high", "risk_all", "aurc_oracle", *at, "n"])
 
 
 def pools(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -309,6 +380,11 @@ def pools(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
         return rows.assign(pool=rows["pack"]), "the kernels of one task, against its reference"
     rows = frame[frame["subset"] == "eager_to_custom"]
     return rows.assign(pool=rows["hardware"]), "the custom kernels of all held-out problems on one GPU, against eager PyTorch"
+
+
+def independent(rows: pd.DataFrame) -> bool:
+    """Whether no task stands in two pools. Pools that share tasks repeat one another; resampling them would promise too much."""
+    return bool((rows.groupby("cluster")["pool"].nunique() <= 1).all())
 
 
 def recovery(frame: pd.DataFrame, *, shares: np.ndarray | None = None) -> pd.DataFrame:
@@ -328,7 +404,7 @@ def recovery(frame: pd.DataFrame, *, shares: np.ndarray | None = None) -> pd.Dat
         for share, found, random in zip(curve.share, curve.found, curve.random, strict=True):
             line = {"share": share, "found": found, "random": random, "n_pools": mine["pool"].nunique(), "n": len(mine)}
             table.append({"forecaster": name, **line})
-    return pd.DataFrame(table)
+    return pd.DataFrame(table, columns=["forecaster", "share", "found", "random", "n_pools", "n"])
 
 
 def _recovery(rows: pd.DataFrame, shares):
@@ -339,10 +415,14 @@ def _recovery(rows: pd.DataFrame, shares):
 def recovery_at(frame: pd.DataFrame, share: float, intervals: Intervals) -> pd.DataFrame:
     """Recovery with ``share`` of each pool measured, with an interval over pools, and how often it is within 20% of the best.
 
-    Columns forecaster, share, found, found_low, found_high, random, gain (found - random) with low and high, within_20_percent
-    (share of pools), n_pools.
+    Returns
+    -------
+    DataFrame
+        Columns forecaster, share, random, found and gain (found - random) with low and high, within_20_percent (share of
+        pools), n_pools. Intervals are NaN for a single pool, and where pools are not :func:`independent`.
     """
     rows, _ = pools(frame)
+    resample = independent(rows)
     table = []
     for name in rows["forecaster"].unique():
         at = _recovery(rows[rows["forecaster"] == name], [share]).at(share)
@@ -350,11 +430,12 @@ def recovery_at(frame: pd.DataFrame, share: float, intervals: Intervals) -> pd.D
         line = {"forecaster": name, "share": share, "random": at.random.mean()}
         for key, values in (("found", at.found), ("gain", at.found - at.random)):
             line[key] = values.mean()
-            if len(pool) > 1:
+            if resample and len(pool) > 1:
                 interval = score.bootstrap(score.mean, (values,), pool, **intervals.options())
                 line.update({f"{key}_low": interval.low, f"{key}_high": interval.high})
         table.append({**line, "within_20_percent": (at.found >= 0.8).mean(), "n_pools": len(pool)})
-    return pd.DataFrame(table)
+    measured = [f"{key}{end}" for key in ("found", "gain") for end in ("", "_low", "_high")]
+    return pd.DataFrame(table, columns=["forecaster", "share", "random", *measured, "within_20_percent", "n_pools"])
 
 
 def recovery_by_pool(frame: pd.DataFrame, share: float) -> pd.DataFrame:
@@ -365,7 +446,7 @@ def recovery_by_pool(frame: pd.DataFrame, share: float) -> pd.DataFrame:
         result = _recovery(rows[rows["forecaster"] == name], [share])
         for pool, found, random in zip(result.pools, result.at(share).found, result.at(share).random, strict=True):
             table.append({"forecaster": name, "pool": pool, "found": found, "random": random})
-    return pd.DataFrame(table)
+    return pd.DataFrame(table, columns=["forecaster", "pool", "found", "random"])
 
 
 def readable(table: pd.DataFrame, *, digits: int = 3) -> pd.DataFrame:

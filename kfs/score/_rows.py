@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kfs.errors import SchemaError
-from kfs.speedup import N_BINS
+from kfs.speedup import N_BINS, most_likely_bin
 
 SUM_TOLERANCE = 1e-6
 TIE_DECIMALS = 12
@@ -133,18 +133,7 @@ def by_block(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.nda
 
 def argmax_column(p: np.ndarray) -> np.ndarray:
     """Column of the largest probability in each row, 0 to 7, the lower one on a tie."""
-    return by_block(_argmax_block, p)
-
-
-def _argmax_block(p: np.ndarray) -> np.ndarray:
-    columns = np.ascontiguousarray(p.T)
-    top = columns.max(axis=0) - TIE
-    lower = columns[0] < top  # every column so far is below the top
-    best = lower.astype(np.int64)
-    for column in columns[1:-1]:
-        lower &= column < top
-        best += lower
-    return best
+    return by_block(most_likely_bin, p) - 1
 
 
 def mean(values, *, weight=None) -> float:

@@ -7,7 +7,9 @@ are compared by the interval of their paired difference, both under the same wei
 
 Where tasks are many and each has few kernels, the second stage makes intervals wider than tasks alone would (the product of
 counts drops a pair of two kernels in half of the draws), which is the safe side; ``kernels=None`` resamples tasks only.
-Intervals are percentile intervals. No correction for several comparisons is made.
+Intervals are percentile intervals. ECE alone is treated apart: a resample repeats rows, which looks like miscalibration, so
+its resamples lie above the estimate, and far above it where rows are few. Their distribution is moved down until its mean is
+the estimate, and cut off at 0; in a paired difference it is moved likewise. No correction for several comparisons is made.
 
 Sources: Efron and Tibshirani, "An introduction to the bootstrap" (1993); product weights as in Owen, "The pigeonhole
 bootstrap" (2007).
@@ -23,13 +25,14 @@ from itertools import pairwise
 import numpy as np
 
 from kfs.errors import SchemaError
+from kfs.score.calibration import ece
 
 _AT_ONCE = 2_000_000  # weights held at once
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its bootstrap percentile interval."""
+    """An estimate with its bootstrap interval."""
 
     estimate: float
     """The metric on the rows as they are."""
@@ -101,7 +104,7 @@ def bootstrap(
     design = _Design(clusters, kernels)
     value = _bound(metric, arrays, design)
     samples = design.evaluate(value, n_resamples, rng)
-    return _interval(_call(metric, arrays), samples, level)
+    return _interval(_call(metric, arrays), samples, level, centred=metric is ece, least=0.0)
 
 
 def paired_difference(
@@ -145,13 +148,16 @@ def paired_difference(
     design = _Design(clusters, kernels)
     one, other = _bound(metric, first, design), _bound(metric, second, design)
     samples = design.evaluate(lambda weights: one(weights) - other(weights), n_resamples, rng)
-    return _interval(_call(metric, first) - _call(metric, second), samples, level)
+    return _interval(_call(metric, first) - _call(metric, second), samples, level, centred=metric is ece)
 
 
-def _interval(estimate: float, samples: np.ndarray, level: float) -> Interval:
+def _interval(estimate: float, samples: np.ndarray, level: float, *, centred: bool, least: float = -math.inf) -> Interval:
+    """Quantiles of the resamples; ``centred``: moved until their mean is the estimate, none below ``least``."""
     if not 0 < level < 1:
         raise SchemaError(f"level must lie between 0 and 1, found {level}; usual is 0.95")
     defined = samples[np.isfinite(samples)]
+    if centred and len(defined):
+        defined = np.maximum(defined - defined.mean() + estimate, least)
     tail = (1 - level) / 2
     low, high = np.quantile(defined, [tail, 1 - tail]) if len(defined) else (math.nan, math.nan)
     return Interval(estimate, float(low), float(high), level, len(defined), len(samples) - len(defined))

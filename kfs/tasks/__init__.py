@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from kfs.errors import TaskError, unknown_name
-from kfs.records import Kernel
+from kfs.records import Kernel, content_id
 
 if TYPE_CHECKING:
     import torch
 
-PRESETS = ("tiny", "host", "paper")
 DEVICE_LANGUAGES = {"host": "python"}
 MAX_VARIANTS = 4
 _FOLDER = Path(__file__).parent
@@ -88,6 +87,11 @@ class Task:
         """Competent eager PyTorch for this task; runs unchanged on float64 inputs."""
         source = (self.folder / "reference.py").read_text()
         return Kernel(language="python", source=source, task=self.name, name="reference", family="reference")
+
+    @property
+    def task_id(self) -> str:
+        """Content id of ``task.py``: cases, inputs and tolerance."""
+        return content_id((self.folder / "task.py").read_text())
 
     def kernels(self, device: str = "host") -> list[Kernel]:
         """Candidate kernels for a kind of device, in a fixed order: every file, and every variant of its constants."""

@@ -1,6 +1,11 @@
 """The host device on real processes. Deadlines are generous where nothing should hang and short where something must."""
 
+import contextlib
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 import time
 
 import psutil
@@ -11,10 +16,11 @@ from kfs.bench import Target
 from kfs.bench.host import HostDevice, this_cpu
 from kfs.errors import HarnessError, TaskError
 from kfs.records import Kernel, Status
+from kfs.speedup import STUDY_BINS
 from kfs.tasks import Case, Task, load_task
 
-QUICK = Target(min_child_pairs=2, max_child_pairs=2, blocks=2, min_calls=2, max_calls=2)
-SHORT = Target(min_child_pairs=2, max_child_pairs=2, blocks=2, min_calls=2, max_calls=2, deadline_s=3)
+QUICK = Target(child_pairs=2, settle_blocks=1, blocks=2, min_calls=2, max_calls=2)
+SHORT = Target(child_pairs=2, settle_blocks=1, blocks=2, min_calls=2, max_calls=2, deadline_s=3)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +99,8 @@ def test_a_right_kernel_is_ok_with_every_raw_sample(device, softmax):
     assert {(b.case, b.child_pair) for b in found.blocks} == {(c.name, p) for c in softmax.preset("tiny") for p in range(2)}
     assert all(len(b.reference_ns) == len(b.candidate_ns) == 2 and min(b.candidate_ns) > 0 for b in found.blocks)
     assert found.speedup_low <= found.speedup <= found.speedup_high
-    assert found.n_child_pairs == 2 and found.stop in ("certain", "budget")
+    assert found.n_child_pairs == 2 and found.stop == "budget"
+    assert "borderline" in found.flags or STUDY_BINS.index(found.speedup_low) == STUDY_BINS.index(found.speedup_high)
 
 
 def test_a_slower_kernel_measures_slower(device, softmax):
@@ -116,9 +123,37 @@ def test_a_kernel_that_remembers_its_first_answer_is_caught(device, softmax):
     assert verdict(device, softmax, source).status == Status.WRONG_OUTPUT
 
 
-def test_a_patched_clock_or_comparison_changes_no_verdict(device, softmax):
-    source = "import time, torch\ntime.perf_counter_ns = lambda: 0\ntorch.allclose = torch.equal = lambda *a, **k: True\n"
-    assert verdict(device, softmax, source + "def kernel(x):\n    return x * 0\n").status == Status.WRONG_OUTPUT
+PATCHES = "import time, torch\ntime.perf_counter_ns = lambda: 0\ntorch.allclose = torch.equal = lambda *a, **k: True\n"
+
+
+def test_a_patched_comparison_does_not_make_a_wrong_kernel_right(device, softmax):
+    assert verdict(device, softmax, PATCHES + "def kernel(x):\n    return x * 0\n").status == Status.WRONG_OUTPUT
+
+
+def test_a_patched_clock_does_not_make_a_kernel_fast(device, softmax):
+    found = verdict(device, softmax, PATCHES + RIGHT)
+    assert found.status == Status.OK and found.speedup < 8
+    assert all(min(b.candidate_ns) > 500 for b in found.blocks)
+
+
+def test_a_child_does_not_see_the_callers_secrets(softmax, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    with HostDevice() as device:
+        found = verdict(device, softmax, "import os\nassert 'HF_TOKEN' not in os.environ\n" + RIGHT)
+    assert found.status == Status.OK, found.reason
+
+
+def test_a_busy_thread_left_behind_is_stopped_while_the_reference_runs(device, softmax):
+    busy = "import threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin, daemon=True).start()\n"
+    found = verdict(device, softmax, busy + RIGHT)
+    assert found.status in (Status.OK, Status.TIMEOUT)
+    if found.status == Status.OK:  # it slowed nobody but itself
+        assert found.speedup < 1.25
+
+
+def test_a_kernel_that_dies_of_any_signal_is_a_crash(device, softmax):
+    found = verdict(device, softmax, "import os\ndef kernel(x):\n    os.kill(os.getpid(), 40)\n")
+    assert found.status == Status.CRASH and "signal 40" in found.reason
 
 
 def test_one_thread_on_one_core_is_what_a_kernel_sees(device, softmax):
@@ -133,16 +168,37 @@ def test_the_next_candidate_does_not_notice_the_last_one(device, softmax):
     assert [m.status for m in found] == [Status.CRASH, Status.OUT_OF_MEMORY, Status.CRASH, Status.OK]
 
 
+def scratch_users() -> set[int]:
+    """Processes that work in a scratch folder of ours, orphans included."""
+    found = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if f"/kfs-{os.getpid()}-" in process.cwd():
+                found.add(process.pid)
+    return found
+
+
 def test_nothing_is_left_behind(softmax):
-    before = set(psutil.Process().children(recursive=True))
+    before = scratch_users()
     with HostDevice() as device:
         verdict(device, softmax, RIGHT)
         verdict(device, softmax, "import os, time\nif os.fork() == 0: time.sleep(60)\n" + RIGHT)
+        root = device._zygote._scratch
+        assert not list(root.iterdir())
     deadline = time.monotonic() + 10
-    while (left := set(psutil.Process().children(recursive=True)) - before) and time.monotonic() < deadline:
+    while (left := scratch_users() - before) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
+    assert not root.exists()
     assert os.sched_getaffinity(0) >= {device.core}
+
+
+def test_scratch_of_a_killed_judge_is_swept(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    stale, alive = tmp_path / "kfs-999999999-x", tmp_path / f"kfs-{os.getpid()}-y"
+    stale.mkdir(), alive.mkdir()
+    with HostDevice():
+        assert not stale.exists() and alive.exists()
 
 
 def test_budget_is_counted_in_measurements_and_seconds(softmax):
@@ -151,28 +207,71 @@ def test_budget_is_counted_in_measurements_and_seconds(softmax):
         assert device.measurements_spent == 1 and device.seconds_spent > 0
 
 
-def test_a_broken_reference_is_the_harness_fault_not_the_candidates(device, tmp_path):
-    (tmp_path / "reference.py").write_text(
-        "import os\n\n\ndef kernel(x):\n    if 'kfs-child' in os.getcwd():\n        raise OSError\n    return x * 2\n"
-    )
-    task = Task(
-        name="broken", title="t", signature="s", make_inputs=lambda c, rng: (torch.from_numpy(rng.standard_normal((4, 4))),),
+def folder_task(folder, reference: str) -> Task:
+    (folder / "task.py").write_text("")
+    (folder / "reference.py").write_text(reference)
+    return Task(
+        name="mine", title="t", signature="s", make_inputs=lambda c, rng: (torch.from_numpy(rng.standard_normal((4, 4))),),
         cases={"tiny": (Case("c", {}),)}, rtol=1e-6, atol=1e-9, precision="tolerance", flops=lambda c: 1.0,
-        nbytes=lambda c: 1.0, folder=tmp_path,
+        nbytes=lambda c: 1.0, folder=folder,
     )  # fmt: skip
-    with pytest.raises(HarnessError, match="reference failed at warmup"):
-        list(device.measure(task, [python("def kernel(x): return x * 2")], preset="tiny", target=QUICK))
+
+
+def test_a_broken_reference_is_the_harness_fault_not_the_candidates(device, tmp_path):
+    reference = "import os\n\n\ndef kernel(x):\n    if 'kfs-' in os.getcwd():\n        raise OSError\n    return x * 2\n"
+    with pytest.raises(HarnessError, match="reference fails at warmup"):
+        list(
+            device.measure(folder_task(tmp_path, reference), [python("def kernel(x): return x * 2")], preset="tiny", target=QUICK)
+        )
+
+
+def test_a_candidate_that_breaks_the_reference_beside_it_is_rejected(device, tmp_path):
+    flag = tmp_path / "flag"
+    reference = f"import os\n\n\ndef kernel(x):\n    if os.path.exists({str(flag)!r}):\n        raise OSError\n    return x * 2\n"
+    source = (
+        f"import os\nn = 0\ndef kernel(x):\n    global n\n    n += 1\n"
+        f"    (open({str(flag)!r}, 'w').close() if n == 2 else None)\n    return x * 2\n"
+    )
+    task = folder_task(tmp_path, reference)
+    prove = device._prove_reference
+    device._prove_reference = lambda *a: (flag.unlink(), prove(*a))
+    try:
+        (found,) = device.measure(task, [python(source)], preset="tiny", target=QUICK)
+    finally:
+        del device._prove_reference
+    assert found.status == Status.REJECTED and "works alone" in found.reason
 
 
 def test_a_degenerate_task_is_not_measured(device, tmp_path):
-    (tmp_path / "reference.py").write_text("def kernel(x):\n    return x * 0\n")
-    task = Task(
-        name="nothing", title="t", signature="s", make_inputs=lambda c, rng: (torch.from_numpy(rng.standard_normal((4, 4))),),
-        cases={"tiny": (Case("c", {}),)}, rtol=1e-6, atol=1e-9, precision="tolerance", flops=lambda c: 1.0,
-        nbytes=lambda c: 1.0, folder=tmp_path,
-    )  # fmt: skip
+    task = folder_task(tmp_path, "def kernel(x):\n    return x * 0\n")
     with pytest.raises(TaskError, match="zeros"):
         list(device.measure(task, [python("def kernel(x): return x")], preset="tiny", target=QUICK))
+
+
+@pytest.mark.parametrize("wrong", [{"child_pairs": 1}, {"level": 1.0}, {"min_calls": 7}, {"blocks": 0}])
+def test_a_target_that_cannot_give_an_interval_is_refused(wrong):
+    with pytest.raises(HarnessError, match="child_pairs >= 2"):
+        Target(**wrong)
+
+
+def test_an_interrupt_reaches_the_judge_and_leaves_nothing(tmp_path):
+    code = (
+        "import tempfile\n"
+        f"tempfile.tempdir = {str(tmp_path)!r}\n"
+        "from kfs.cli import main\n"
+        f"raise SystemExit(main(['record', 'softmax', '--preset', 'tiny', '--out', {str(tmp_path / 'o')!r}, "
+        f"'--log', {str(tmp_path / 'l')!r}]))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not [p for p in (tmp_path / "l").rglob("*.jsonl") if p.stat().st_size] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 130 and "goes on from there" in error
+    assert not list(tmp_path.glob("kfs-*"))
 
 
 def test_a_kernel_in_a_language_the_host_cannot_run_is_refused_not_raised(device, softmax):

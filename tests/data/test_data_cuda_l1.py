@@ -40,7 +40,7 @@ def test_the_text_none_is_no_source(rows):
 
 
 def test_a_pair_s_speedup_is_the_ratio_of_the_two_scores(excerpts, found):
-    lines = (excerpts / "cuda_l1/a100.json").read_text().splitlines()
+    lines = (excerpts / "cuda_l1/a100.json").read_text().rstrip("\n").split("\n")
     raw = next(r for r in map(json.loads, lines) if (r["level_id"], r["task_id"]) == (1, 17))
     speedup = {p.subset: p.aggregated_speedup for p in found if (p.hardware, p.pack) == ("a100", "level1_problem17")}
     assert speedup["eager_to_custom"] == pytest.approx(raw["score_default"])
@@ -128,7 +128,7 @@ def test_a_truncated_or_wrong_line_is_named(tmp_path, excerpts):
     (tmp_path / "a100.json").write_text(text[:20000])
     with pytest.raises(SchemaError, match=r"a100\.json, line \d+: not JSON.*truncated"):
         cuda_l1.read_rows(tmp_path / "a100.json")
-    row = json.loads(text.splitlines()[0]) | {"score_default": "fast"}
+    row = json.loads(text.split("\n")[0]) | {"score_default": "fast"}
     (tmp_path / "h20.json").write_text(json.dumps(row) + "\n")
     with pytest.raises(SchemaError, match=r"h20\.json, line 1, column 'score_default': found 'fast'"):
         cuda_l1.read_rows(tmp_path / "h20.json")
@@ -136,6 +136,18 @@ def test_a_truncated_or_wrong_line_is_named(tmp_path, excerpts):
     (tmp_path / "l40.json").write_text(json.dumps(row) + "\n")
     with pytest.raises(SchemaError, match="column 'ref_code' is missing"):
         cuda_l1.read_rows(tmp_path / "l40.json")
+
+
+def test_line_separators_of_unicode_inside_a_source_do_not_end_a_row(tmp_path, excerpts):
+    row = json.loads((excerpts / "cuda_l1/a100.json").read_text().split("\n")[0])
+    row["ref_code"] += "s = 'a\u2028b\u0085c\x1e'\n"
+    text = json.dumps(row, ensure_ascii=False)
+    assert "\u2028" in text
+    (tmp_path / "a100.json").write_text(f"{text}\n{text}\n", encoding="utf-8")
+    assert [r.sources["eager"] for r in cuda_l1.read_rows(tmp_path / "a100.json")] == [row["ref_code"]] * 2
+    (tmp_path / "h20.json").write_text("")
+    with pytest.raises(SchemaError, match=r"h20\.json: no rows"):
+        cuda_l1.read_rows(tmp_path / "h20.json")
 
 
 @pytest.mark.skipif(not WHOLE_MIRROR, reason="KFS_MIRROR is not set; set it to a folder with the whole files")

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
+from kfs.cli import main
 from kfs.data import cuda_l1
-from kfs.data.command import main
 from kfs.data.export import COLUMNS, export
 from kfs.errors import DataError, SchemaError
 from kfs.records import Forecast, Pair, read_records, write_records

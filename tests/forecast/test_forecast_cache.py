@@ -1,10 +1,13 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 import kfs.forecast
 from kfs.errors import SchemaError
 from kfs.forecast import run_folds
-from kfs.forecast.cache import code_version
+from kfs.forecast.cache import code_version, library_versions
 from kfs.forecast.prior import Prior
 
 
@@ -65,6 +68,29 @@ def test_other_options_or_other_training_pairs_are_another_cache(tmp_path, fold,
     run_folds("prior", {}, [shorter], cache_dir=tmp_path, progress=False)
     assert counted["fit"] == 3
     assert len(list((tmp_path / "prior").iterdir())) == 3
+
+
+def test_another_version_of_a_library_that_is_used_is_another_cache_and_of_others_is_not(tmp_path, fold, monkeypatch):
+    versions = {"scikit-learn": "1.0", "scipy": "1.0"}
+    monkeypatch.setattr("importlib.metadata.version", lambda name: versions.get(name, "0"))
+    few = {"iterations": 2, "token_dimensions": 2}
+    for change, folders in (({}, (1, 1)), ({"scikit-learn": "2.0"}, (1, 2)), ({"numba": "2.0"}, (1, 2))):
+        versions.update(change)
+        for name, options in (("prior", {}), ("boosted", few)):
+            run_folds(name, options, [fold], cache_dir=tmp_path, progress=False)
+        assert tuple(len(list((tmp_path / name).iterdir())) for name in ("prior", "boosted")) == folders
+
+
+def test_forecasters_name_the_libraries_they_compute_with_as_packages_call_themselves():
+    named = {name: library_versions(kind.libraries) for name, kind in kfs.forecast.FORECASTERS.items()}
+    assert named["prior"] == named["variant_table"] == ""
+    assert all("scikit-learn 1." in named[name] for name in ("boosted", "anchor_only", "candidate_only", "code_length"))
+    assert named["local"].startswith("torch ") and ", transformers " in named["local"]
+
+
+def test_no_forecaster_imports_the_room_that_measures():
+    code = "import sys, kfs.forecast; print([m for m in sys.modules if m.startswith(('kfs.bench', 'kfs.pairs'))])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_several_folds_give_their_tests_one_after_the_other(tmp_path, fold, distributions):

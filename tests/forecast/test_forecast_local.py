@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from kfs.data import manifest
-from kfs.errors import DataError, KfsError, MissingDependencyError
-from kfs.forecast import make
+from kfs.errors import DataError, KfsError, MissingDependencyError, UnknownNameError
+from kfs.forecast import make, smollm2
 from kfs.forecast.query import Query
 
 
@@ -99,6 +99,35 @@ def test_a_tokeniser_without_digits_is_refused(tiny_random_model, queries, monke
     monkeypatch.setattr(type(local), "_encode", lambda self, text: [7] * len(text))
     with pytest.raises(KfsError, match="no single token for each number from 1 to 8"):
         local.prompt(queries[0])
+
+
+def test_forecasts_on_a_cpu_and_on_cuda_are_never_taken_for_each_other(tiny_random_model, monkeypatch):
+    import torch
+
+    def model_id(device):
+        return make("local", model=str(tiny_random_model), device=device).model_id()
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert model_id("auto") == model_id("cpu") != model_id("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert model_id("auto") == model_id("cuda") != model_id("cpu")
+
+
+def test_an_unknown_device_is_refused_at_once_with_those_there_are():
+    with pytest.raises(UnknownNameError, match=r"unknown device of forecaster 'local' 'gpu'.*; known: auto, cpu, cuda"):
+        make("local", device="gpu")
+
+
+def test_a_model_converted_by_other_code_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("KFS_CACHE", str(tmp_path))
+    monkeypatch.setattr(manifest, "path", lambda name, file: tmp_path / "model.gguf")
+    monkeypatch.setattr(smollm2, "_convert", lambda source, folder: (folder / "config.json").write_text("{}"))
+    first = smollm2.converted_smollm2()
+    assert first == smollm2.converted_smollm2() and (first / "config.json").is_file()
+    (tmp_path / "smollm2.py").write_text("# mended\n")
+    monkeypatch.setattr(smollm2, "__file__", str(tmp_path / "smollm2.py"))
+    assert smollm2.converted_smollm2() != first
+    assert len(list((tmp_path / "models").iterdir())) == 2
 
 
 def test_absent_weights_name_the_command_that_fetches_them(tmp_path, monkeypatch, queries):

@@ -40,16 +40,17 @@ def write_notebook(path: Path, *sources: str, parameters: str = PARAMETERS) -> P
 
 
 @pytest.fixture
-def project(tmp_path):
-    """A folder with the real ``conf/``, one data file and two tiny notebooks."""
+def project(tmp_path, monkeypatch):
+    """A folder with the real ``conf/``, one data file and two tiny notebooks; the working folder of the test."""
     root = tmp_path / "project"
     shutil.copytree(REPOSITORY / "conf", root / "conf")
-    records = root / "data" / "records" / "host-test"
-    records.mkdir(parents=True)
+    records = root / "records"
+    records.mkdir()
     (records / "measurements.jsonl").write_text("{}\n")
     table = 'import pandas as pd\nrun.save_table("{name}", pd.DataFrame({{"seed": [run.config.seed]}}))'
     write_notebook(root / "notebooks" / "01_one.ipynb", START, table.format(name="one"), FINISH)
     write_notebook(root / "notebooks" / "02_two.ipynb", START, table.format(name="two"), FINISH)
+    monkeypatch.chdir(root)
     return root
 
 
@@ -79,7 +80,12 @@ def make_pairs(rng, *, tasks=3, kernels=5) -> list[Pair]:
                         candidate_id=candidate,
                         anchor_variant="reference" if anchor.endswith("reference") else "torch",
                         candidate_variant="reference" if candidate.endswith("reference") else "torch",
-                        subset="reference_to_candidate" if anchor.endswith("reference") else "between_candidates",
+                        subset="reference_to_candidate"
+                        if anchor.endswith("reference")
+                        else "candidate_to_reference"
+                        if candidate.endswith("reference")
+                        else "between_candidates",
+                        group=f"task{t}",
                     )
                 )
     return found

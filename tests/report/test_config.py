@@ -78,11 +78,35 @@ def test_an_option_of_a_forecaster_that_takes_no_part_is_refused():
 
 
 @pytest.mark.parametrize(
-    "override", ["seed=x", "data.source=cuda_l1", "seed=-1", "bootstrap.level=2", "bootstrap.n_resamples=0", "sample.size=no"]
+    "override",
+    ["seed=x", "data.source=cuda_l1", "seed=-1", "bootstrap.level=2", "bootstrap.n_resamples=0", "sample.size=no"],
 )
 def test_a_value_of_the_wrong_type_or_range_is_refused(override):
     with pytest.raises(SchemaError):
         compose(overrides=[override])
+
+
+@pytest.mark.parametrize("gpus", ["[]", "[h100,a100,h100]"])
+def test_no_gpu_or_one_twice_is_refused_with_the_gpus_there_are(gpus):
+    with pytest.raises(SchemaError, match=r"each once, found .*known: 3090, a100, h100, h20, l40"):
+        compose("cuda_l1", f"data.gpus={gpus}")
+
+
+def test_an_unknown_gpu_lists_the_gpus_there_are():
+    with pytest.raises(UnknownNameError, match="unknown GPU of CUDA-L1 'b200'; known: 3090, a100"):
+        compose("cuda_l1", "data.gpus=[b200]")
+
+
+def test_paths_are_those_of_the_caller_wherever_the_configuration_is_composed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    overrides = "data.folder=mine/records forecaster.local.model=../model"
+    here = compose("embedded", overrides)
+    assert here.data.folder == str(tmp_path / "mine" / "records")
+    assert here.forecaster["local"]["model"] == str(tmp_path.parent / "model")
+    assert compose("embedded").forecaster["local"]["model"] == "smollm2"
+    monkeypatch.setenv("KFS_CWD", str(tmp_path))
+    monkeypatch.chdir("/")
+    assert compose("embedded", overrides) == here
 
 
 def test_several_values_without_a_sweep_name_the_flag():

@@ -67,4 +67,21 @@ def test_each_forecaster_keeps_one_colour_of_its_own():
 def test_paired_with_nothing_to_compare_says_so(drawn):
     frame = drawn[1]
     alone = tables.paired(frame[frame["forecaster"] == "boosted"], "boosted", INTERVALS)
-    assert "nothing to compare" in figures.paired(alone, INTERVALS.describe()).get_label()
+    assert figures.paired(alone, INTERVALS.describe()).get_label().startswith("Nothing to show")
+
+
+def test_every_figure_of_an_empty_table_says_that_there_is_nothing_to_show(drawn):
+    frame = drawn[1].iloc[:0]
+    for name, figure in draw_all([], frame).items():
+        assert figure.get_label().startswith("Nothing to show"), name
+        assert set(style.render(figure)) == {"png", "pdf"}
+    no_such = figures.headline(tables.headline(drawn[1], INTERVALS), INTERVALS.describe(), subset="none")
+    assert no_such.get_label() == "Nothing to show: no pair of subset none."
+
+
+def test_a_forecaster_of_which_every_label_is_uncertain_draws_nothing_but_says_so(drawn):
+    frame = drawn[1].assign(certain=False)
+    assert figures.confusion(tables.confusion(frame, "boosted")).get_label().startswith("Nothing to show")
+    assert figures.reliability(tables.reliability(frame), tables.calibration(frame, INTERVALS)).get_label().startswith("Nothing")
+    headline = figures.headline(tables.headline(frame, INTERVALS), INTERVALS.describe())
+    assert "exact bin counts the 0 whose" in headline.get_label()

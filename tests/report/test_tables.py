@@ -49,10 +49,76 @@ def test_exact_accuracy_leaves_out_uncertain_pairs_which_are_reported_apart(fram
     assert apart["n"] == apart["n_accuracy"] == (~frame.loc[frame["forecaster"] == "sharp", "certain"].astype(bool)).sum()
 
 
+def test_accuracy_and_ece_have_one_definition_in_every_table(frame):
+    headline = tables.headline(frame, INTERVALS).set_index(["forecaster", "subset"])
+    calibration = tables.calibration(frame, INTERVALS).set_index("forecaster")
+    paired = tables.paired(frame, "sharp", INTERVALS, metrics=("accuracy", "ece"), only=("all",)).set_index("metric")
+    counts = {}
+    for name in ("sharp", "vague"):
+        cells = tables.confusion(frame, name)
+        diagonal = cells[cells["true_bin"] == cells["predicted_bin"]]["n"].sum()
+        counts[name] = cells.groupby("true_bin")["n_true"].first().sum()
+        line = headline.loc[name, "all"]
+        assert counts[name] == line["n_accuracy"] == calibration.loc[name, "n"]
+        assert diagonal / counts[name] == pytest.approx(line["accuracy"]) == pytest.approx(calibration.loc[name, "accuracy"])
+        assert line["ece"] == calibration.loc[name, "ece"]
+    for metric in ("accuracy", "ece"):
+        assert paired.loc[metric, "n"] == counts["sharp"]
+        difference = headline.loc[("sharp", "all"), metric] - headline.loc[("vague", "all"), metric]
+        assert paired.loc[metric, "estimate"] == pytest.approx(difference)
+
+
+def test_an_unparsed_reply_is_wrong_in_every_accuracy_and_no_part_of_ece(kit, pairs, rng):
+    certain = [p for p in pairs if p.certain]
+    frame = tables.tidy(certain, {"a": kit.make_forecasts("a", certain, rng, noise=0, failed=len(certain) // 2)})
+    line = tables.calibration(frame, INTERVALS).iloc[0]
+    right = frame[~frame["parse_failed"]].eval("predicted_bin == true_bin").sum()
+    assert line["accuracy"] == pytest.approx(right / len(certain)) == tables.headline(frame, INTERVALS)["accuracy"].iloc[0]
+    assert line["share_right"] == pytest.approx(right / (len(certain) - len(certain) // 2))
+    assert line["overconfidence"] == pytest.approx(line["confidence"] - line["share_right"])
+    cells = tables.confusion(frame, "a")
+    assert cells["n"].sum() == len(certain) - line["n_parse_failed"] < cells.groupby("true_bin")["n_true"].first().sum()
+
+
+def test_the_interval_of_ece_holds_its_estimate(frame):
+    for table in (tables.headline(frame, INTERVALS), tables.calibration(frame, INTERVALS)):
+        assert ((table["ece_low"] <= table["ece"]) & (table["ece"] <= table["ece_high"])).all()
+
+
+def test_answers_say_how_many_prompts_were_cut_and_by_how_much(kit, pairs, rng):
+    plain = kit.make_forecasts("boosted", pairs[:4], rng)
+    notes = ("", "reference cut by 30 tokens; candidate cut by 12 tokens", "candidate cut by 8 tokens", "cut by 5 tokens of mine")
+    read = [f.model_copy(update={"reasoning": note, "input_tokens": 600}) for f, note in zip(plain, notes, strict=True)]
+    table = tables.answers({"boosted": plain, "local": read, "whole": read[:1]}).set_index("forecaster")
+    assert table.loc["local", ["n", "median_tokens", "share_cut", "median_tokens_cut"]].tolist() == [4, 600, 0.5, 25]
+    assert table.loc["whole", ["share_cut", "median_tokens_cut"]].tolist() == [0, 0]
+    assert table.loc["boosted", ["median_tokens", "share_cut", "median_tokens_cut"]].isna().all()
+
+
+def test_the_notes_of_the_local_model_are_understood(monkeypatch):
+    from kfs.forecast import make
+    from kfs.forecast.query import Query
+
+    local = make("local", max_tokens=4000)
+    for name, value in (("_encode", lambda text: list(text)), ("_answer", ("", ()))):
+        monkeypatch.setitem(vars(local), name, value)
+    monkeypatch.setitem(vars(local), "_tokeniser", type("Tokeniser", (), {"chat_template": None})())
+    prompt = local.prompt(Query("id", "pack", "host", "", "", "a" * 5000, "b" * 6000))
+    assert tables.tokens_cut(prompt.notes) > 7000
+
+
+def test_clear_differences_are_named_among_all_that_were_made(frame):
+    table = tables.paired(frame, "sharp", INTERVALS)
+    text = tables.clear_differences(table)
+    assert "of 2 comparisons" in text
+    assert "sharp − vague in half brier -" in text
+    assert tables.clear_differences(table.iloc[:0]).endswith("0 of 0 comparisons, each at its own level: none")
+
+
 def test_a_pair_of_unknown_certainty_counts_in_accuracy(kit, pairs, rng):
     unknown = [p.model_copy(update={"certain": None}) for p in pairs]
     frame = tables.tidy(unknown, {"a": kit.make_forecasts("a", unknown, rng)})
-    assert len(tables.sure(frame)) == len(unknown)
+    assert len(tables.counted("accuracy", frame)) == len(unknown)
     assert "uncertain" not in tables.subsets(frame)
 
 
@@ -91,7 +157,7 @@ def test_paired_with_one_forecaster_is_an_empty_table(frame):
 
 def test_reliability_weights_add_up_to_the_certain_parsed_rows(frame):
     table = tables.reliability(frame)
-    rows = tables.sure(frame)
+    rows = tables.counted("ece", frame)
     assert table["n"].sum() == (~rows["parse_failed"]).sum()
 
 
@@ -112,6 +178,29 @@ def test_recovery_pools_are_the_kernels_of_a_task_against_its_reference(frame):
     at = tables.recovery_at(frame, 0.2, INTERVALS).set_index("forecaster")
     assert at.loc["sharp", "found"] >= at.loc["vague", "found"]
     assert at["random"].nunique() == 1
+    assert (at["found_low"] <= at["found"]).all()
+
+
+def test_pools_that_hold_the_same_tasks_get_no_interval(kit, pairs, rng):
+    moved = [
+        p.model_copy(update={"subset": "eager_to_custom", "hardware": gpu, "comparison_id": f"{p.comparison_id}{gpu}"})
+        for gpu in ("a100", "h100")
+        for p in pairs
+    ]
+    at = tables.recovery_at(tables.tidy(moved, {"a": kit.make_forecasts("a", moved, rng)}), 0.2, INTERVALS)
+    assert at["n_pools"].tolist() == [2]
+    assert at[["found", "gain", "random"]].notna().all(axis=None)
+    assert at[["found_low", "found_high", "gain_low", "gain_high"]].isna().all(axis=None)
+
+
+def test_every_table_of_no_rows_keeps_its_columns(frame):
+    none = frame.iloc[:0]
+    for table in (tables.headline, tables.calibration, tables.selective):
+        assert list(table(none, INTERVALS)) == list(table(frame, INTERVALS))
+    for table in (tables.reliability, tables.risk_coverage, tables.recovery):
+        assert list(table(none)) == list(table(frame))
+    assert list(tables.recovery_at(none, 0.1, INTERVALS)) == list(tables.recovery_at(frame, 0.1, INTERVALS))
+    assert tables.readable(tables.recovery_at(none, 0.1, INTERVALS)).empty
 
 
 def test_where_problems_have_few_kernels_a_pool_is_one_gpu(kit, pairs, rng):
@@ -130,7 +219,7 @@ def test_readable_puts_an_estimate_and_its_interval_in_one_column(frame):
 def test_bin_counts_add_up_and_cover_the_eight_bins(pairs):
     table = measured.bin_counts(pairs)
     assert table["n"].sum() == len(pairs)
-    assert table.groupby("subset").size().tolist() == [8, 8]
+    assert table.groupby("subset").size().tolist() == [8, 8, 8]
 
 
 def test_label_noise_is_unknown_without_intervals_but_edges_still_tell(pairs):

@@ -67,7 +67,7 @@ def test_repeats_of_a_pair_share_a_weight_and_kernel_names_are_local_to_a_task(r
 
 
 @pytest.mark.parametrize("with_kernels", [False, True])
-@pytest.mark.parametrize("metric", [accuracy, half_brier, ece, spearman, kendall], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("metric", [accuracy, half_brier, spearman, kendall], ids=lambda m: m.__name__)
 def test_ready_made_metrics_get_the_interval_of_the_plain_call(metric, with_kernels, pairs):
     truth = "speedup" if metric in (spearman, kendall) else "true_bin"
     failed = np.arange(len(pairs["clusters"])) % 9 == 0
@@ -82,6 +82,40 @@ def test_ready_made_metrics_get_the_interval_of_the_plain_call(metric, with_kern
     slow = bootstrap(plain, arrays, pairs["clusters"], rng=np.random.default_rng(1), **options)
     assert (fast.low, fast.high) == pytest.approx((slow.low, slow.high), rel=1e-9)
     assert fast.estimate == metric(**arrays)
+
+
+@pytest.fixture
+def calibrated(rng):
+    """Rows whose probabilities mean what they say: their ECE is all chance, and resampling adds to it."""
+    p = rng.dirichlet(np.ones(8), 60)
+    truth = np.array([rng.choice(8, p=row) + 1 for row in p])
+    return {"probabilities": p, "true_bin": truth}
+
+
+def test_the_interval_of_ece_is_the_plain_one_moved_to_its_estimate(calibrated):
+    clusters = np.arange(60) // 3
+    options = {"n_resamples": 300, "rng": np.random.default_rng(1)}
+    moved = bootstrap(ece, calibrated, clusters, **options)
+    plain = bootstrap(lambda **a: ece(**a), calibrated, clusters, **options | {"rng": np.random.default_rng(1)})
+    assert plain.low > moved.low > 0
+    assert moved.high - moved.low == pytest.approx(plain.high - plain.low)
+    assert moved.low < moved.estimate < moved.high
+    assert moved.estimate == plain.estimate == ece(**calibrated)
+
+
+@pytest.mark.parametrize("n_rows", [3, 8, 60])
+def test_the_interval_of_ece_holds_its_estimate_and_nothing_below_zero(calibrated, n_rows):
+    some = {name: values[:n_rows] for name, values in calibrated.items()}
+    clusters = np.arange(n_rows)
+    interval = bootstrap(ece, some, clusters, n_resamples=200, rng=np.random.default_rng(0))
+    assert 0 <= interval.low <= interval.estimate <= interval.high
+
+
+def test_a_paired_difference_of_ece_holds_its_estimate_and_may_be_negative(calibrated):
+    clusters, uniform = np.arange(60), {**calibrated, "probabilities": np.full((60, 8), 1 / 8)}
+    found = paired_difference(ece, uniform, calibrated, clusters, n_resamples=200, rng=np.random.default_rng(0))
+    assert found.low < found.estimate < found.high
+    assert found.low < 0
 
 
 def test_the_interval_of_a_mean_over_many_tasks_has_the_width_of_theory(rng):
