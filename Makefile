@@ -30,7 +30,7 @@ test: $(READY) ## Run the tests: CPU, offline, a few minutes
 	$(BIN)/python -m pytest
 
 lab: $(READY) ## Open JupyterLab on the notebooks (PORT=8888, more flags in LAB=)
-	$(BIN)/jupyter lab --port $(PORT) --LabApp.news_url= $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB) notebooks/02_accuracy.ipynb
+	$(BIN)/jupyter lab --port $(PORT) --ServerApp.root_dir="$(CURDIR)" --LabApp.news_url= $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB) notebooks/02_accuracy.ipynb
 
 lint: $(READY) ## Check style, and that notebooks are committed stripped
 	$(BIN)/ruff check .

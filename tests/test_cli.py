@@ -96,6 +96,12 @@ def test_make_lists_its_targets():
     assert {"help", "setup", "study", "test", "lab", "lint"} <= set(re.findall(r"make (\w+)", out))
 
 
+def test_the_readme_has_no_gaps_and_names_files_that_exist():
+    text = (ROOT / "README.md").read_text()
+    assert "@@" not in text
+    assert all((ROOT / path).is_file() for path in re.findall(r"\]\((?!http)([^)]+)\)", text))
+
+
 def test_modules_stay_under_500_lines():
     long = {p.name: n for p in (ROOT / "kfs").rglob("*.py") if (n := len(p.read_text().splitlines())) > 500}
     assert not long
