@@ -106,8 +106,7 @@ def test_every_kernel_is_right_on_tiny_cases_and_leaves_its_inputs_alone(name, r
     assert len(doubtful) <= 4  # those that need compiled integer types or guvectorize
 
 
-def make_task(tmp_path, reference: str, **changes):
-    (tmp_path / "reference.py").write_text(reference)
+def make_task(reference: str, **changes):
     fields = {
         "name": "mine",
         "title": "t",
@@ -119,7 +118,7 @@ def make_task(tmp_path, reference: str, **changes):
         "precision": "strict",
         "flops": lambda case: 1.0,
         "nbytes": lambda case: 1.0,
-        "folder": tmp_path,
+        "reference": Kernel(language="python", source=reference, task="mine"),
     }
     return Task(**{**fields, **changes})
 
@@ -135,14 +134,14 @@ def make_task(tmp_path, reference: str, **changes):
         ("x / 0 * 0", "not finite"),
     ],
 )
-def test_a_degenerate_task_is_refused(tmp_path, rng, body, why):
-    task = make_task(tmp_path, f"import torch\n\n\ndef kernel(x):\n    return {body}\n")
+def test_a_degenerate_task_is_refused(rng, body, why):
+    task = make_task(f"import torch\n\n\ndef kernel(x):\n    return {body}\n")
     with pytest.raises(TaskError, match=why):
         admit(task, task.cases["tiny"], rng)
 
 
-def test_a_task_whose_tolerance_lets_zeros_pass_is_refused(tmp_path, rng):
-    task = make_task(tmp_path, "def kernel(x):\n    return x.softmax(-1)\n", atol=1.0, precision="tolerance")
+def test_a_task_whose_tolerance_lets_zeros_pass_is_refused(rng):
+    task = make_task("def kernel(x):\n    return x.softmax(-1)\n", atol=1.0, precision="tolerance")
     with pytest.raises(TaskError, match="zeros passes"):
         admit(task, task.cases["tiny"], rng)
 

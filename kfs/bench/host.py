@@ -271,7 +271,7 @@ class HostDevice:
 
     def _value_sets(self, task: Task, preset: str, target: Target) -> list[CaseSets]:
         n_sets = _WARMUP_CALLS + (target.settle_blocks + target.blocks) * target.max_calls
-        key = (task.folder, task.name, preset, n_sets)
+        key = (task.task_id, task.reference.kernel_id, task.name, preset, n_sets)
         if key not in self._sets:
             self._sets.clear()  # one task's sets at a time fit in memory
             admit(task, task.preset(preset), self._rng)

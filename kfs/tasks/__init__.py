@@ -1,9 +1,9 @@
 """What must be computed: one folder a task.
 
 ``task.py`` defines ``TASK`` (inputs, cases, tolerance, cost), ``reference.py`` is the kernel candidates are compared with,
-``host/`` holds one file for each algorithm or layout of candidate kernels for a CPU. A folder of a user's own with these
-files works like ours: pass its path wherever a task name is taken. Whether a task deserves to be measured is decided by
-``kfs.bench.judge.admit``.
+``host/`` and ``cuda/`` hold one file for each algorithm or layout of candidate kernels: Python for a CPU; Triton, PyTorch
+(``.py``) or CUDA C++ (``.cu``) for a GPU. A folder of a user's own with these files works like ours: pass its path wherever a
+task name is taken. Whether a task deserves to be measured is decided by ``kfs.bench.judge.admit``.
 """
 
 from __future__ import annotations
@@ -27,10 +27,15 @@ from kfs.records import Kernel, content_id
 if TYPE_CHECKING:
     import torch
 
-DEVICE_LANGUAGES = {"host": "python"}
+DEVICES = ("host", "cuda")
 MAX_VARIANTS = 4
 _FOLDER = Path(__file__).parent
-_VARIANTS = re.compile(r"^(?P<head>(?P<name>[A-Z][A-Z0-9_]*) = )(?P<value>[^#\n]+?)\s*# variants: (?P<others>.+)$", re.MULTILINE)
+_VARIANTS = re.compile(
+    r"^(?P<head>(?:#define )?(?P<name>[A-Z][A-Z0-9_]*) (?:= )?)(?P<value>[^#/\n]+?)\s*(?:#|//) variants: (?P<others>.+)$",
+    re.MULTILINE,
+)
+STRESSES = ("scaled", "zero", "negative", "outlier", "near_duplicates")
+"""Distributions a right kernel must survive besides the timed one; ``kfs.bench.judge.stress`` makes them."""
 
 
 @dataclass(frozen=True)
@@ -79,26 +84,35 @@ class Task:
     """Unavoidable floating point operations of one call."""
     nbytes: Callable[[Case], float]
     """Compulsory memory traffic of one call: inputs read once, outputs written once, bytes."""
-    folder: Path = field(default=Path(), compare=False)
-    """Filled by the loader."""
+    held_out: str = "tiny"
+    """Preset whose shapes are checked and never timed; empty where the contract is the timed shapes alone."""
+    stresses: tuple[str, ...] = STRESSES
+    """Which of ``STRESSES`` the contract includes."""
+    stressed: tuple[int, ...] = (0,)
+    """Inputs that stresses change; the others are drawn as always."""
+    reference: Kernel = field(default=None, compare=False)
+    """Competent eager PyTorch for this task; runs unchanged on float64 inputs. Filled by the loader from ``reference.py``."""
+    definition: str = field(default="", compare=False, repr=False)
+    """Text of ``task.py``, filled by the loader."""
+    folder: Path | None = field(default=None, compare=False)
+    """Where its kernel families lie, filled by the loader."""
 
-    @property
-    def reference(self) -> Kernel:
-        """Competent eager PyTorch for this task; runs unchanged on float64 inputs."""
-        source = (self.folder / "reference.py").read_text()
-        return Kernel(language="python", source=source, task=self.name, name="reference", family="reference")
+    def __post_init__(self):
+        unknown = [name for name in self.stresses if name not in STRESSES]
+        if unknown:
+            raise unknown_name("stress", unknown[0], STRESSES, "kfs/tasks")
 
     @property
     def task_id(self) -> str:
         """Content id of ``task.py``: cases, inputs and tolerance."""
-        return content_id((self.folder / "task.py").read_text())
+        return content_id(self.definition)
 
     def kernels(self, device: str = "host") -> list[Kernel]:
         """Candidate kernels for a kind of device, in a fixed order: every file, and every variant of its constants."""
-        if device not in DEVICE_LANGUAGES:
-            raise unknown_name("kernel family device", device, DEVICE_LANGUAGES, "kfs/tasks")
-        files = sorted((self.folder / device).glob("[!_]*.py"))
-        return [k for path in files for k in expand_variants(path, task=self.name, language=DEVICE_LANGUAGES[device])]
+        if device not in DEVICES:
+            raise unknown_name("kernel family device", device, DEVICES, "kfs/tasks")
+        files = sorted(p for p in (self.folder / device).glob("[!_]*") if p.suffix in (".py", ".cu")) if self.folder else []
+        return [k for path in files for k in expand_variants(path, task=self.name, language=language_of(path))]
 
     def preset(self, name: str) -> tuple[Case, ...]:
         """Cases of a preset."""
@@ -107,10 +121,18 @@ class Task:
         return self.cases[name]
 
 
+def language_of(path: Path) -> str:
+    """Language of a kernel file: ``.cu`` is cuda; ``.py`` is triton if it imports triton, else python."""
+    if path.suffix == ".cu":
+        return "cuda"
+    return "triton" if re.search(r"^\s*(import|from) triton\b", path.read_text(), re.MULTILINE) else "python"
+
+
 def expand_variants(path: Path, *, task: str, language: str) -> list[Kernel]:
     """Kernels of one family file.
 
-    A line ``BLOCK = 64  # variants: 16, 256`` makes one kernel for each value; the comment is taken out of every source.
+    A line ``BLOCK = 64  # variants: 16, 256`` (``#define BLOCK 64  // variants: 16, 256`` in CUDA C++) makes one kernel for each
+    value; the comment is taken out of every source.
 
     Raises
     ------
@@ -171,7 +193,9 @@ def _load_folder(folder: Path) -> Task:
         raise TaskError(f"{folder / 'task.py'}: define TASK = Task(...), found {type(task).__name__}")
     if not (folder / "reference.py").is_file():
         raise TaskError(f"{folder}: reference.py is missing; it defines kernel(*inputs) in plain PyTorch")
-    return replace(task, folder=folder)
+    source = (folder / "reference.py").read_text()
+    reference = Kernel(language="python", source=source, task=task.name, name="reference", family="reference")
+    return replace(task, folder=folder, reference=reference, definition=(folder / "task.py").read_text())
 
 
 def load_module(path: Path) -> ModuleType:
@@ -184,7 +208,9 @@ def load_module(path: Path) -> ModuleType:
 
 def reference_function(task: Task) -> Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]:
     """The reference as a Python function of this process; reference code is trusted."""
-    return load_module(task.folder / "reference.py").kernel
+    module = ModuleType("kfs_reference")
+    exec(compile(task.reference.source, f"<reference of {task.name}>", "exec"), module.__dict__)
+    return getattr(module, task.reference.entry)
 
 
 def normal(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> torch.Tensor:

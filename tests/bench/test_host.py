@@ -207,22 +207,18 @@ def test_budget_is_counted_in_measurements_and_seconds(softmax):
         assert device.measurements_spent == 1 and device.seconds_spent > 0
 
 
-def folder_task(folder, reference: str) -> Task:
-    (folder / "task.py").write_text("")
-    (folder / "reference.py").write_text(reference)
+def own_task(reference: str) -> Task:
     return Task(
         name="mine", title="t", signature="s", make_inputs=lambda c, rng: (torch.from_numpy(rng.standard_normal((4, 4))),),
         cases={"tiny": (Case("c", {}),)}, rtol=1e-6, atol=1e-9, precision="tolerance", flops=lambda c: 1.0,
-        nbytes=lambda c: 1.0, folder=folder,
+        nbytes=lambda c: 1.0, reference=python(reference),
     )  # fmt: skip
 
 
-def test_a_broken_reference_is_the_harness_fault_not_the_candidates(device, tmp_path):
+def test_a_broken_reference_is_the_harness_fault_not_the_candidates(device):
     reference = "import os\n\n\ndef kernel(x):\n    if 'kfs-' in os.getcwd():\n        raise OSError\n    return x * 2\n"
     with pytest.raises(HarnessError, match="reference fails at warmup"):
-        list(
-            device.measure(folder_task(tmp_path, reference), [python("def kernel(x): return x * 2")], preset="tiny", target=QUICK)
-        )
+        list(device.measure(own_task(reference), [python("def kernel(x): return x * 2")], preset="tiny", target=QUICK))
 
 
 def test_a_candidate_that_breaks_the_reference_beside_it_is_rejected(device, tmp_path):
@@ -232,7 +228,7 @@ def test_a_candidate_that_breaks_the_reference_beside_it_is_rejected(device, tmp
         f"import os\nn = 0\ndef kernel(x):\n    global n\n    n += 1\n"
         f"    (open({str(flag)!r}, 'w').close() if n == 2 else None)\n    return x * 2\n"
     )
-    task = folder_task(tmp_path, reference)
+    task = own_task(reference)
     prove = device._prove_reference
     device._prove_reference = lambda *a: (flag.unlink(), prove(*a))
     try:
@@ -242,8 +238,8 @@ def test_a_candidate_that_breaks_the_reference_beside_it_is_rejected(device, tmp
     assert found.status == Status.REJECTED and "works alone" in found.reason
 
 
-def test_a_degenerate_task_is_not_measured(device, tmp_path):
-    task = folder_task(tmp_path, "def kernel(x):\n    return x * 0\n")
+def test_a_degenerate_task_is_not_measured(device):
+    task = own_task("def kernel(x):\n    return x * 0\n")
     with pytest.raises(TaskError, match="zeros"):
         list(device.measure(task, [python("def kernel(x): return x")], preset="tiny", target=QUICK))
 
