@@ -1,0 +1,41 @@
+import torch
+import triton
+import triton.language as tl
+
+SLICE = 16  # variants: 32
+
+
+@triton.jit
+def slices(k_ptr, w_ptr, u_ptr, g_ptr, h_ptr, v_ptr, T, H, K, V, n, KP: tl.constexpr, BV: tl.constexpr, SLICE: tl.constexpr):
+    b, head = tl.program_id(0) // H, tl.program_id(0) % H
+    i = tl.arange(0, KP)
+    j = tl.program_id(1) * BV + tl.arange(0, BV)
+    has_k, has_v = i < K, j < V
+    state = tl.zeros((KP, BV), tl.float32)
+    for c in range(n):
+        first = tl.cast(b, tl.int64) * T + c * 64
+        at_h = ((tl.cast(b, tl.int64) * n + c) * H + head) * K * V
+        tl.store(h_ptr + at_h + i[:, None] * V + j, state, has_k[:, None] & has_v)
+        last = tl.load(g_ptr + (first + 63) * H + head)
+        grown = state * tl.exp(last)
+        for start in range(0, 64, SLICE):
+            token = (first + start + tl.arange(0, SLICE)) * H + head
+            w = tl.load(w_ptr + token[:, None] * K + i, has_k, other=0.0)
+            u = tl.load(u_ptr + token[:, None] * V + j, has_v, other=0.0)
+            v = u - tl.dot(w, state, input_precision="ieee")
+            tl.store(v_ptr + token[:, None] * V + j, v, has_v)
+            fall = tl.exp(last - tl.load(g_ptr + token))
+            k = tl.load(k_ptr + token * K + i[:, None], has_k[:, None], other=0.0) * fall
+            grown = tl.dot(k, v, grown, input_precision="ieee")
+        state = grown
+
+
+def kernel(k, w, u, g):
+    B, T, H, K = k.shape
+    V, n = u.shape[-1], T // 64
+    h = torch.empty(B, n, H, K, V, device=k.device)
+    v_new = torch.empty_like(u)
+    KP = max(16, triton.next_power_of_2(K))
+    grid = (B * H, triton.cdiv(V, 16))
+    slices[grid](k, w, u, g, h, v_new, T, H, K, V, n, KP=KP, BV=16, SLICE=SLICE, num_warps=4)
+    return h, v_new
