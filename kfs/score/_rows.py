@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kfs.errors import SchemaError
-from kfs.speedup import N_BINS, most_likely_bin
+from kfs.speedup import N_BINS
 
 SUM_TOLERANCE = 1e-6
 TIE_DECIMALS = 12
@@ -132,8 +132,18 @@ def by_block(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.nda
 
 
 def argmax_column(p: np.ndarray) -> np.ndarray:
-    """Column of the largest probability in each row, 0 to 7, the lower one on a tie."""
-    return by_block(most_likely_bin, p) - 1
+    """Column of the largest probability in each row, 0 to 7, the lower one on a tie: ``most_likely_bin`` less one, faster."""
+    return by_block(_argmax_column, p)
+
+
+def _argmax_column(p: np.ndarray) -> np.ndarray:
+    columns = np.ascontiguousarray(p.T)  # eight passes over long columns: numpy reduces rows of eight slowly
+    least = columns.max(axis=0) - TIE
+    best, lower = np.zeros(len(p), dtype=np.int64), np.ones(len(p), dtype=bool)
+    for column in columns[:-1]:
+        lower &= column < least
+        best += lower
+    return best
 
 
 def mean(values, *, weight=None) -> float:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from kfs.score import accuracy, mean_bin_error, parse_failures, predicted_bin, within_one
-from kfs.speedup import STUDY_BINS
+from kfs.speedup import STUDY_BINS, most_likely_bin
 
 
 def test_hand_computed_rows():
@@ -42,3 +42,9 @@ def test_parse_failures_are_counted_with_their_weights():
     assert parse_failures([True, False, True]) == 2
     assert parse_failures([False, False]) == 0
     assert parse_failures([True, False, True], weight=[2, 5, 0.5]) == 2.5
+
+
+def test_the_predicted_bin_is_the_most_likely_one_however_probabilities_tie(rng):
+    coarse = rng.integers(0, 4, (500, 8)) + (np.arange(8) == 7)
+    p = coarse / coarse.sum(axis=1, keepdims=True) + rng.uniform(-1e-14, 1e-14, (500, 8))
+    assert (predicted_bin(np.abs(p)) == most_likely_bin(np.abs(p))).all()
