@@ -16,4 +16,4 @@ def kernel(k, w, u, g):
         if c + 1 < n:
             h[c + 1] = torch.baddbmm(keep[c] * h[c], keys[c], v_new[c])
     h = h.view(n, B, H, K, V).transpose(0, 1).contiguous()
-    return h, v_new.view(n, B, H, 64, V).permute(1, 0, 3, 2, 4).reshape(B, T, H, V)
+    return h, v_new.view(n, B, H, 64, V).permute(1, 0, 3, 2, 4).reshape(B, T, H, V).contiguous()

@@ -13,4 +13,4 @@ def kernel(k, w, u, g):
     for c in range(1, n):
         h[:, c] = step[:, c - 1] @ h[:, c - 1] + gain[:, c - 1]
     v_new = uc - wc @ h
-    return h, v_new.transpose(2, 3).reshape(u.shape)
+    return h, v_new.transpose(2, 3).reshape(u.shape).contiguous()

@@ -33,4 +33,4 @@ def kernel(k, w, u, g):
         values[:, c] -= reads[:, c] @ h[:, c]
         if c + 1 < n:
             h[:, c + 1] = keep[:, c] * h[:, c] + keys[:, c] @ values[:, c]
-    return h, values.transpose(2, 3).reshape(u.shape)
+    return h, values.transpose(2, 3).reshape(u.shape).contiguous()
