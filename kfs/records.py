@@ -126,6 +126,21 @@ class Block(Record):
     """Duration of every reference call, nanoseconds, in order."""
     candidate_ns: Durations
     """Duration of every candidate call, nanoseconds, in order."""
+    reference_cpu_ns: int | None = None
+    """CPU time of the reference's process over the request that made the calls, staging included, nanoseconds."""
+    candidate_cpu_ns: int | None = None
+    """CPU time of the candidate's process over the request that made the calls, staging included, nanoseconds."""
+
+
+class Alone(Record):
+    """Neighbouring calls of the reference with no candidate process about: the baseline's baseline."""
+
+    case: str
+    child_pair: int
+    when: Literal["before", "after"]
+    """Whether the candidate had not started yet, or was gone."""
+    reference_ns: Durations
+    """Duration of every call, nanoseconds, in order."""
 
 
 class Measurement(Record):
@@ -148,6 +163,8 @@ class Measurement(Record):
     reason: str | None = None
     flags: list[str] = Field(default_factory=list)
     blocks: list[Block] = Field(default_factory=list)
+    alone: list[Alone] = Field(default_factory=list)
+    """The reference timed without the candidate, before and after each child pair."""
     speedup: Positive | None = None
     """Reference runtime / candidate runtime, geometric mean over cases."""
     speedup_low: Positive | None = None
@@ -167,6 +184,8 @@ class Measurement(Record):
     """UTC time, ISO 8601."""
     seconds: float = 0.0
     """Wall time spent, compilation included."""
+    first_call_ms: dict[str, float] = Field(default_factory=dict)
+    """Duration of the import and of the first call of every case, milliseconds: compilation, not part of any sample."""
 
     @model_validator(mode="after")
     def _states_cannot_contradict(self) -> Measurement:

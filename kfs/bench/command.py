@@ -21,7 +21,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     )
     verb.add_argument("--core", type=int, help="core to measure on (default the last one)")
     verb.add_argument(
-        "--child-pairs", type=int, default=4, help="fresh pairs of processes a kernel, at least 2 (default %(default)s)"
+        "--child-pairs", type=int, default=8, help="fresh pairs of processes a kernel, at least 3 (default %(default)s)"
     )
     verb.set_defaults(run=_record)
 
@@ -33,7 +33,7 @@ def _record(args: argparse.Namespace) -> int:
     from kfs.tasks import load_task, task_names
 
     tasks = [load_task(name) for name in args.tasks or task_names()]
-    target = Target(child_pairs=args.child_pairs)
+    target = Target(looks=(args.child_pairs,))
     with HostDevice(core=args.core) as device:
         print(f"measuring on {device.hardware.title}, core {device.core}; log: {args.log}, records: {args.out}")
         paths = record(device, tasks, args.out, log_folder=args.log, preset=args.preset, target=target)

@@ -1,102 +1,83 @@
-"""The ``host`` device: kernels timed live on one core of this machine's CPU.
+"""The ``host`` device: kernels judged and timed live on one core of this machine's CPU.
 
-Candidate and reference each run in a child of their own on the same core with one thread. Every timed call sees inputs its
-process has not seen before, and is the call whose output is checked. Value sets and what they must give are made once a case
-and shared by all candidates; each child gets private copies.
+A candidate is checked first, in a process of its own and untimed: first calls, held-out shapes, harder value distributions, the
+same inputs again, inputs that are not contiguous. Then candidate and reference each run in fresh children on the same core with
+one thread, in alternating blocks, until the bin is certain or the budget is spent. Every timed call sees inputs its process has
+not seen before, and is the call whose output is checked. Value sets and what they must give are made once a case and shared by
+all candidates; each child gets private copies.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import platform
-import re
+import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
 
 import numpy as np
 import torch
 
-from kfs.bench import HARNESS, Target, sandbox
-from kfs.bench.judge import Expected, admit, expect, value_fault
-from kfs.bench.sandbox import CallSlots, Child, ChildDied, Reply, TensorSlot, Zygote
-from kfs.bench.timing import estimate, inside_one_bin
+from kfs.bench import HARNESS, Target
+from kfs.bench.judge import admit, expect_sets, library_only, stress
+from kfs.bench.machine import environment, probe, this_cpu
+from kfs.bench.sandbox import Child, Zygote
+from kfs.bench.side import CaseSets, Side, Verdict, lay_out, leak_bytes
+from kfs.bench.timing import (
+    Estimate,
+    Staging,
+    bimodal,
+    clock_fault,
+    drift_log2,
+    estimate,
+    inside_one_bin,
+    light_fault,
+    slowed,
+    unstable,
+)
 from kfs.errors import HarnessError
-from kfs.records import Block, Hardware, Kernel, Measurement, Status
+from kfs.records import Alone, Block, Kernel, Measurement, Status
+from kfs.speedup import STUDY_BINS
 from kfs.tasks import Case, Task, reference_function
 
+_CHECKED = 1  # value sets of a timed case that only the check sees
 _WARMUP_CALLS = 2
-_MEMORY_BYTES = 8 << 30
-_ALIGN = 4096
-_STATUS = {
-    sandbox.IMPORT_FAILED: Status.COMPILE_ERROR,
-    sandbox.CALL_FAILED: Status.RUNTIME_ERROR,
-    sandbox.NO_MEMORY: Status.OUT_OF_MEMORY,
-    sandbox.BAD_OUTPUT: Status.WRONG_OUTPUT,
-}
-
-
-class Verdict(Exception):
-    """A candidate's failure, as data on its way to a Measurement."""
-
-    def __init__(self, status: Status, stage: str, reason: str, side: Side | None = None):
-        super().__init__(reason)
-        self.status, self.stage, self.reason, self.side = status, stage, reason, side
+_EXTRA_SETTLE = 3
+_SETTLED = 0.1
+_MEMORY_BYTES = 4 << 30
+_LEAK_BYTES = 64 << 10
+_DRIFT_LOG2 = 0.3
 
 
 @dataclass(frozen=True)
-class CaseSets:
-    """Value sets of a case, what each must give, and how one call's tensors lie in an arena."""
+class TaskSets:
+    """Everything the judge knows about a task's cases of one preset."""
 
-    case: Case
-    inputs: list[tuple[torch.Tensor, ...]]
-    expected: list[Expected]
-    slots: list[CallSlots]
-    nbytes: int
+    timed: list[CaseSets]
+    checked: list[CaseSets]
+    """Held-out shapes and stresses: checked, never timed."""
+    strided: CaseSets
+    """The first case with inputs that are not contiguous."""
+
+    @property
+    def nbytes(self) -> int:
+        return max(s.nbytes for s in (*self.timed, *self.checked, self.strided))
 
 
-class Side:
-    """A child with one kernel, seen from the judge: stages inputs, runs blocks, checks every output."""
+@dataclass
+class Run:
+    """What has been measured of one candidate so far."""
 
-    def __init__(self, child: Child, target: Target):
-        self.child, self.target = child, target
-
-    def load(self, kernel: Kernel) -> None:
-        self._ask("import", lambda: self.child.load(kernel.source, kernel.entry, self.target.deadline_s))
-
-    def block(self, sets: CaseSets, picks: range, stage: str, *, check: bool = True) -> list[int]:
-        """Run value sets ``picks`` in order; nanoseconds a call. Wrong output, a crash or a hang raises Verdict."""
-        slots = sets.slots[: len(picks)]
-        for pick, call in zip(picks, slots, strict=True):
-            for tensor, slot in zip(sets.inputs[pick], call.inputs, strict=True):
-                self.child.arena.view(slot).copy_(tensor)
-            for slot in call.outputs:
-                self.child.arena.poison(slot)
-        reply = self._ask(stage, lambda: self.child.call(slots, self.target.deadline_s))
-        for pick, call in zip(picks if check else (), slots if check else (), strict=True):
-            outputs = tuple(self.child.arena.view(s) for s in call.outputs)
-            if (wrong := value_fault(sets.expected[pick], outputs)) is not None:
-                raise Verdict(Status.WRONG_OUTPUT, stage, f"case {sets.case.name}: {wrong}", self)
-            for i, (tensor, slot) in enumerate(zip(sets.inputs[pick], call.inputs, strict=True)):
-                if not torch.equal(self.child.arena.view(slot), tensor):
-                    raise Verdict(Status.REJECTED, stage, f"case {sets.case.name}: input {i} was modified", self)
-        if min(reply.durations_ns) <= 0:
-            raise Verdict(Status.IMPLAUSIBLE, stage, f"case {sets.case.name}: a call claims {min(reply.durations_ns)} ns", self)
-        return list(reply.durations_ns)
-
-    def _ask(self, stage: str, request: Callable[[], Reply]) -> Reply:
-        """The child's answer, or a Verdict that says how it failed."""
-        try:
-            reply = request()
-        except ChildDied as died:
-            status = {"timeout": Status.TIMEOUT, "crash": Status.CRASH}.get(died.kind, Status.REJECTED)
-            raise Verdict(status, stage, died.detail, self) from died
-        if reply.code != sandbox.OK:
-            raise Verdict(_STATUS[reply.code], stage, reply.text or "no reason given", self)
-        return reply
+    blocks: list[Block] = field(default_factory=list)
+    alone: list[Alone] = field(default_factory=list)
+    first_call_ms: dict[str, float] = field(default_factory=dict)
+    flags: list[str] = field(default_factory=list)
+    leaks: list[float] = field(default_factory=list)
+    attempts: set[str] = field(default_factory=set)
+    result: Estimate | None = None
+    stop: str = "budget"
 
 
 class HostDevice:
@@ -106,23 +87,27 @@ class HostDevice:
     ----------
     core : int, optional
         Core the kernels run on; default the last one this process may use.
+    deny : iterable of str
+        Isolation layers to go without, for tests; see ``kfs.bench.confine.LAYERS``.
     """
 
-    def __init__(self, *, core: int | None = None):
+    def __init__(self, *, core: int | None = None, deny: Iterable[str] = ()):
         allowed = sorted(os.sched_getaffinity(0))
         if core is not None and core not in allowed:
             raise HarnessError(f"core {core} is not available; allowed: {allowed}")
         self.core = allowed[-1] if core is None else core
         self._before = set(allowed)
+        self._deny = tuple(deny)
         self.hardware = this_cpu()
         self._rng = np.random.default_rng()  # from the system: no candidate can know it
         self._zygote: Zygote | None = None
-        self._sets: dict[tuple, list[CaseSets]] = {}
+        self._sets: dict[tuple, TaskSets] = {}
+        self._kernels = 0
         self.measurements_spent = 0
         self.seconds_spent = 0.0
 
     def __enter__(self) -> HostDevice:
-        self._zygote = Zygote()
+        self._zygote = Zygote(deny=self._deny)
         others = self._before - {self.core}
         if others:
             os.sched_setaffinity(0, others)  # the judge stays off the timed core
@@ -136,7 +121,13 @@ class HostDevice:
         torch.set_num_threads(self._threads)
 
     def measure(
-        self, task: Task, kernels: Iterable[Kernel], *, preset: str = "host", target: Target | None = None
+        self,
+        task: Task,
+        kernels: Iterable[Kernel],
+        *,
+        preset: str = "host",
+        target: Target | None = None,
+        anchor: Kernel | None = None,
     ) -> Iterator[Measurement]:
         """Measure each kernel against the task's reference.
 
@@ -149,6 +140,8 @@ class HostDevice:
             Which of the task's cases to run.
         target : Target, optional
             When to stop.
+        anchor : Kernel, optional
+            Time against this kernel instead of the reference; it is held to the same expected values.
 
         Yields
         ------
@@ -160,194 +153,283 @@ class HostDevice:
         TaskError
             If the task is degenerate.
         HarnessError
-            If the harness or the reference itself fails.
+            If the harness, the reference or the anchor itself fails.
         """
         if self._zygote is None:
             raise HarnessError("use the device in a with statement: with HostDevice() as device: ...")
         target = target or Target()
-        sets = self._value_sets(task, preset, target)
+        sets = self._task_sets(task, preset, target)
         for kernel in kernels:
-            measurement = self._one(task, kernel, preset, sets, target)
+            measurement = self._one(task, anchor or task.reference, kernel, preset, sets, target)
             self.measurements_spent += 1
             self.seconds_spent += measurement.seconds
             yield measurement
 
-    def _one(self, task: Task, kernel: Kernel, preset: str, sets: list[CaseSets], target: Target) -> Measurement:
+    def _one(self, task: Task, anchor: Kernel, kernel: Kernel, preset: str, sets: TaskSets, target: Target) -> Measurement:
         start = time.monotonic()
+        run = Run()
+        self._kernels += 1
+        jit = f"jit{self._kernels}"
+        failure = None
+        try:
+            if kernel.language != "python":
+                raise Verdict(Status.REJECTED, "admission", f"the host device runs python kernels, not {kernel.language}")
+            self._check(kernel, sets, target, jit, run)
+            self._time(task, anchor, kernel, sets, target, jit, run)
+        except Verdict as verdict:
+            failure = verdict
+        finally:
+            self._zygote.forget(jit)
+        holding = " ".join(x.name for x in self._zygote.layers if x.active)
         common = {
             "task": task.name,
             "preset": preset,
             "kernel_id": kernel.kernel_id,
-            "reference_id": task.reference.kernel_id,
+            "reference_id": anchor.kernel_id,
             "task_id": task.task_id,
             "hardware": self.hardware.name,
             "harness": HARNESS,
-            "environment": {**environment(), "target": target.describe()},
+            "environment": {**environment(), "target": target.describe(), "sandbox": holding},
             "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "first_call_ms": run.first_call_ms,
+            "seconds": time.monotonic() - start,
         }
-        try:
-            if kernel.language != "python":
-                raise Verdict(Status.REJECTED, "admission", f"the host device runs python kernels, not {kernel.language}")
-            blocks = [b for pair in range(target.child_pairs) for b in self._child_pair(task, kernel, sets, target, pair)]
-        except Verdict as verdict:
+        tried = [f"tried: {x}" for x in sorted(run.attempts)]
+        if failure is not None:
             return Measurement(
-                **common,
-                status=verdict.status,
-                stage=verdict.stage,
-                reason=verdict.reason,
-                seconds=time.monotonic() - start,
+                **common, status=failure.status, stage=failure.stage, reason=failure.reason, flags=run.flags + tried
             )
-        result = estimate(blocks, level=target.level)
+        result = run.result
         return Measurement(
             **common,
             status=Status.OK,
-            flags=[] if inside_one_bin(result.low, result.high) else ["borderline"],
-            blocks=blocks,
+            flags=_flags(kernel, run) + tried,
+            blocks=run.blocks,
+            alone=run.alone,
             speedup=result.speedup,
             speedup_low=result.low,
             speedup_high=result.high,
-            confidence=result.level,
+            confidence=target.level,
             log2_std_error=result.log2_std_error,
             n_child_pairs=result.n_child_pairs,
-            stop="budget",
-            seconds=time.monotonic() - start,
+            stop=run.stop,
         )
 
-    def _child_pair(self, task: Task, kernel: Kernel, sets: list[CaseSets], target: Target, pair: int) -> list[Block]:
-        """All cases in two fresh processes: warm up, settle, then alternate."""
-        blocks = []
-        with contextlib.ExitStack() as stack:
-            reference, candidate = (Side(self._spawn(stack, sets), target) for _ in range(2))
+    def _check(self, kernel: Kernel, sets: TaskSets, target: Target, jit: str, run: Run) -> None:
+        """Everything that is checked and not timed, in a process of its own whose fresh memory is poisoned."""
+        with self._side(sets.nbytes, target, run, jit=jit, compiles=True, poison=True) as side:
+            run.first_call_ms["import"] = side.load(kernel).elapsed_ns / 1e6
+            for one in sets.timed:
+                run.first_call_ms[one.name] = side.block(one, [0], "check").durations_ns[0] / 1e6
+            side.require_quiet("check")
+            for one in sets.checked:
+                side.block(one, range(len(one.inputs)), "check")
+            for one in sets.timed:
+                if not side.same_again(one, 0, "check") and "nondeterministic" not in run.flags:
+                    run.flags.append("nondeterministic")
+            side.require_quiet("check")
             try:
-                reference.load(task.reference)
-                candidate.load(kernel)
-                for one in sets:
-                    blocks += self._case(one, reference, candidate, target, pair)
+                side.block(sets.strided, [0], "check")
+            except Verdict:
+                run.flags.append("contiguous_only")
+
+    def _time(self, task: Task, anchor: Kernel, kernel: Kernel, sets: TaskSets, target: Target, jit: str, run: Run) -> None:
+        """Fresh child pairs until the bin is certain or the budget is spent."""
+        start, looked = time.monotonic(), 0
+        staging = {s.name: s.staging for s in sets.timed}
+        floors = {s.name: s.floor_ns for s in sets.timed}
+        for n in range(1, target.looks[-1] + 1):
+            self._child_pair(task, anchor, kernel, sets, target, jit, n - 1, run)
+            over = target.seconds is not None and n >= 3 and time.monotonic() - start > target.seconds
+            if n not in target.looks and not over:
+                continue
+            if (wrong := clock_fault(run.blocks, staging)) is not None:
+                raise Verdict(Status.REJECTED, "timing", wrong)
+            if (wrong := light_fault(run.blocks, floors)) is not None:
+                raise Verdict(Status.IMPLAUSIBLE, "timing", wrong)
+            if (wrong := slowed(run.blocks, run.alone)) is not None:
+                raise Verdict(Status.REJECTED, "timing", wrong)
+            final = over or n == target.looks[-1]
+            run.result = estimate(run.blocks, level=1 - target.alpha(n, looked=looked, final=final))
+            looked = n
+            if inside_one_bin(run.result.low, run.result.high):
+                run.stop = "certain"
+                return
+            if final:
+                return
+
+    def _child_pair(
+        self, task: Task, anchor: Kernel, kernel: Kernel, sets: TaskSets, target: Target, jit: str, pair: int, run: Run
+    ) -> None:
+        """All cases in two fresh processes: warm up, settle, then alternate; the reference alone before and after."""
+        nbytes = max(s.nbytes for s in sets.timed)
+        lone = sets.timed[pair % len(sets.timed)]
+        with contextlib.ExitStack() as stack:
+            reference = stack.enter_context(self._side(nbytes, target))
+            try:
+                reference.load(anchor)
+                at = {s.name: _CHECKED for s in sets.timed}
+                calls = {}
+                for one in sets.timed:
+                    calls[one.name] = self._warm(reference, one, target, at, check=pair == 0)
+                run.alone.append(self._lone(reference, lone, at, calls[lone.name], pair, "before"))
+                with self._side(nbytes, target, run, jit=jit) as candidate:
+                    candidate.load(kernel)
+                    for one in sets.timed:
+                        self._case(one, reference, candidate, target, calls[one.name], dict(at), pair, run)
+                    candidate.require_quiet("timing")
+                at = {s.name: len(s.inputs) - target.max_calls for s in sets.timed}
+                run.alone.append(self._lone(reference, lone, at, calls[lone.name], pair, "after"))
+                return
             except Verdict as verdict:
                 if verdict.side is not reference:
                     raise
                 found = verdict
-            else:
-                return blocks
-        self._prove_reference(task, sets, target)
+        self._prove_reference(task, anchor, sets, target)
         raise Verdict(
-            Status.REJECTED, found.stage, f"the reference failed beside this kernel and works alone: {found.reason}", candidate
+            Status.REJECTED, found.stage, f"the reference failed beside this kernel and works alone: {found.reason}"
         ) from found
 
-    def _case(self, one: CaseSets, reference: Side, candidate: Side, target: Target, pair: int) -> list[Block]:
-        sides, blocks = (reference, candidate), []
-        warm = range(_WARMUP_CALLS)
-        times = {side: min(side.block(one, warm, "warmup")) for side in sides}
-        calls = {s: int(np.clip(1e6 * target.block_ms / t, target.min_calls, target.max_calls)) for s, t in times.items()}
-        at = dict.fromkeys(sides, _WARMUP_CALLS)
-        for turn in range(target.settle_blocks + target.blocks):
+    def _warm(self, side: Side, one: CaseSets, target: Target, at: dict[str, int], *, check: bool) -> int:
+        """Warm-up calls; how many calls a block of this side gets."""
+        first = at[one.name]
+        times = side.block(one, range(first, first + _WARMUP_CALLS), "warmup", check=check).durations_ns
+        at[one.name] += _WARMUP_CALLS
+        return int(np.clip(1e6 * target.block_ms / min(times), target.min_calls, target.max_calls))
+
+    def _lone(self, side: Side, one: CaseSets, at: dict[str, int], calls: int, pair: int, when: str) -> Alone:
+        """Two blocks of the reference with nobody beside it; the second one counts."""
+        for _ in range(2):
+            reply = side.block(one, range(at[one.name] - calls, at[one.name]), "timing", check=False)
+        return Alone(case=one.name, child_pair=pair, when=when, reference_ns=list(reply.durations_ns))
+
+    def _case(
+        self, one: CaseSets, reference: Side, candidate: Side, target: Target, n_reference: int, at: dict, pair: int, run: Run
+    ) -> None:
+        begin = at[one.name]
+        calls = {reference: n_reference, candidate: self._warm(candidate, one, target, {one.name: _CHECKED}, check=True)}
+        position = dict.fromkeys(calls, begin)
+        settle, last, turn, timed, rss = target.settle_blocks, None, 0, 0, []
+        while timed < target.blocks:
             ran = {}
-            for side in sides if (turn + pair) % 2 == 0 else sides[::-1]:  # who goes first alternates
-                ran[side] = side.block(one, range(at[side], at[side] + calls[side]), "timing", check=side is candidate)
-                at[side] += calls[side]
-            if turn >= target.settle_blocks:
-                blocks.append(
-                    Block(case=one.case.name, child_pair=pair, reference_ns=ran[reference], candidate_ns=ran[candidate])
+            for side in calls if (turn + pair) % 2 == 0 else reversed(calls):  # who goes first alternates
+                first = position[side]
+                ran[side] = side.block(one, range(first, first + calls[side]), "timing", check=side is candidate)
+                position[side] += calls[side]
+            turn += 1
+            now = statistics.median(ran[candidate].durations_ns)
+            if turn <= settle:
+                moving = last is not None and abs(now / last - 1) > _SETTLED
+                if turn == settle and moving and settle < target.settle_blocks + _EXTRA_SETTLE:
+                    settle += 1
+                last = now
+                continue
+            timed += 1
+            rss.append(candidate.child.memory().get("RssAnon", 0))
+            run.blocks.append(
+                Block(
+                    case=one.name,
+                    child_pair=pair,
+                    reference_ns=list(ran[reference].durations_ns),
+                    candidate_ns=list(ran[candidate].durations_ns),
+                    reference_cpu_ns=ran[reference].cpu_ns,
+                    candidate_cpu_ns=ran[candidate].cpu_ns,
                 )
-        return blocks
+            )
+        if len(rss) > 1:
+            run.leaks.append(leak_bytes(np.diff(rss), [calls[candidate]] * (len(rss) - 1)))
 
-    def _spawn(self, stack: contextlib.ExitStack, sets: list[CaseSets]) -> Child:
-        child = self._zygote.spawn(max(s.nbytes for s in sets), self.core, _MEMORY_BYTES, alone=len(self._before) > 1)
-        stack.callback(child.close)
-        return child
+    @contextlib.contextmanager
+    def _side(self, nbytes: int, target: Target, run: Run | None = None, **options) -> Iterator[Side]:
+        """A fresh child; descendants that outlive it are the kernel's fault."""
+        child = self._zygote.spawn(nbytes, self.core, _MEMORY_BYTES, alone=len(self._before) > 1, **options)
+        side = Side(child, target)
+        try:
+            yield side
+        finally:
+            strays = child.close()
+            if run is not None:
+                run.attempts |= side.attempts
+        if strays:
+            raise Verdict(Status.REJECTED, "sandbox", f"{strays} processes of the kernel outlived it", side)
 
-    def _prove_reference(self, task: Task, sets: list[CaseSets], target: Target) -> None:
+    def _prove_reference(self, task: Task, anchor: Kernel, sets: TaskSets, target: Target) -> None:
         """Run the reference alone; if it fails there too, the harness or the task is at fault, not a candidate."""
-        with contextlib.ExitStack() as stack:
-            side = Side(self._spawn(stack, sets), target)
+        with self._side(sets.nbytes, target) as side:
             try:
-                side.load(task.reference)
-                for one in sets:
-                    side.block(one, range(_WARMUP_CALLS), "warmup")
+                side.load(anchor)
+                for one in sets.timed:
+                    side.block(one, range(_CHECKED, _CHECKED + _WARMUP_CALLS), "warmup")
             except Verdict as verdict:
+                what = "the reference" if anchor == task.reference else f"the anchor {anchor.name or anchor.kernel_id}"
                 raise HarnessError(
-                    f"task {task.name!r}: the reference fails at {verdict.stage}: {verdict.status}: {verdict.reason}"
+                    f"task {task.name!r}: {what} fails at {verdict.stage}: {verdict.status}: {verdict.reason}"
                 ) from verdict
 
-    def _value_sets(self, task: Task, preset: str, target: Target) -> list[CaseSets]:
-        n_sets = _WARMUP_CALLS + (target.settle_blocks + target.blocks) * target.max_calls
+    def _task_sets(self, task: Task, preset: str, target: Target) -> TaskSets:
+        n_sets = _CHECKED + _WARMUP_CALLS + (target.settle_blocks + _EXTRA_SETTLE + target.blocks + 1) * target.max_calls
         key = (task.task_id, task.reference.kernel_id, task.name, preset, n_sets)
         if key not in self._sets:
             self._sets.clear()  # one task's sets at a time fit in memory
             admit(task, task.preset(preset), self._rng)
-            made = []
-            for case in task.preset(preset):
-                reference = reference_function(task)
-                inputs = [tuple(x.contiguous() for x in task.make_inputs(case, self._rng)) for _ in range(n_sets)]
-                expected = [expect(task, x, reference) for x in inputs]
-                slots, nbytes = _lay_out(inputs[0], expected[0].reference, target.max_calls)
-                made.append(CaseSets(case, inputs, expected, slots, nbytes))
-            self._sets[key] = made
+            reference = reference_function(task)
+            timed = [self._draw(task, case, n_sets, target.max_calls, reference) for case in task.preset(preset)]
+            timed = self._calibrate(task, timed, task.preset(preset), target)
+            held_out = task.preset(task.held_out) if task.held_out and task.held_out != preset else ()
+            checked = [self._draw(task, case, 2, 2, reference) for case in held_out]
+            for case in (*held_out[:1], task.preset(preset)[0]):
+                for name in task.stresses:
+                    sets = self._draw(task, case, 1, 1, reference, name=name)
+                    if sets.expected[0].finite:  # what the reference itself cannot do is not asked of a kernel
+                        checked.append(sets)
+            first = timed[0]
+            slots, nbytes = lay_out(first.inputs[0], first.expected[0].reference, 1, step=2)
+            self._sets[key] = TaskSets(timed, checked, replace(first, slots=slots, nbytes=nbytes))
         return self._sets[key]
 
+    def _draw(self, task: Task, case: Case, n_sets: int, n_calls: int, reference, *, name: str = "") -> CaseSets:
+        inputs = [tuple(x.contiguous() for x in task.make_inputs(case, self._rng)) for _ in range(n_sets)]
+        if name:
+            inputs = [stress(name, task, x, self._rng) for x in inputs]
+        expected = expect_sets(task, inputs, reference, stressed=bool(name))
+        slots, nbytes = lay_out(inputs[0], expected[0].reference, max(n_calls, 3))
+        return CaseSets(f"{case.name} {name}".rstrip(), inputs, expected, slots, nbytes)
 
-def _lay_out(inputs, outputs, n_calls: int) -> tuple[list[CallSlots], int]:
-    """Slots for ``n_calls`` calls, page-aligned, and the bytes they need."""
-    at = 0
+    def _calibrate(self, task: Task, timed: list[CaseSets], cases: tuple[Case, ...], target: Target) -> list[CaseSets]:
+        """What staging costs beside the calls, from an empty kernel, and the speed of light of every case."""
 
-    def slot(tensor) -> TensorSlot:
-        nonlocal at
-        made = TensorSlot(at, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), tensor.nbytes)
-        at += -(-max(tensor.nbytes, 1) // _ALIGN) * _ALIGN
-        return made
+        def spawn(nbytes: int) -> Child:
+            return self._zygote.spawn(nbytes, self.core, _MEMORY_BYTES, alone=len(self._before) > 1)
 
-    calls = [CallSlots(tuple(map(slot, inputs)), tuple(map(slot, outputs))) for _ in range(n_calls)]
-    return calls, at
+        moved, peak = probe(spawn, [task.nbytes(case) for case in cases])
+        ready = []
+        for one, case, move in zip(timed, cases, moved, strict=True):
+            outputs = ", ".join(f"torch.empty({tuple(y.shape)}, dtype={y.dtype})" for y in one.expected[0].reference)
+            side = Side(spawn(one.nbytes), target)
+            try:
+                side.load(Kernel(language="python", source=f"import torch\n\n\ndef kernel(*inputs):\n    return ({outputs},)\n"))
+                beside = {}
+                for n in (1, target.max_calls):
+                    replies = [side.block(one, range(n), "timing", check=False) for _ in range(7)]
+                    beside[n] = statistics.median(r.cpu_ns - sum(r.durations_ns) for r in replies[2:])
+            finally:
+                side.child.close()
+            a_call = (beside[target.max_calls] - beside[1]) / max(target.max_calls - 1, 1)
+            staging = Staging(max(beside[1] - a_call, 0.0), max(a_call, 0.0))
+            ready.append(replace(one, staging=staging, floor_ns=max(move, task.flops(case) / peak * 1e9)))
+        return ready
 
 
-@cache
-def environment() -> dict[str, str]:
-    """Versions that decide what was measured."""
+def _flags(kernel: Kernel, run: Run) -> list[str]:
+    """What a reader of an accepted measurement should know."""
+    result = run.result
+    low, high = STUDY_BINS.index(result.low), STUDY_BINS.index(result.high)
     found = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "kernel": platform.release(),
+        f"borderline {low}-{high}": low != high,
+        "unstable": unstable(run.blocks),
+        "bimodal": bimodal(run.blocks),
+        "drift": drift_log2(run.alone) > _DRIFT_LOG2,
+        "leak": bool(run.leaks) and statistics.median(run.leaks) > _LEAK_BYTES,
+        "library_only": library_only(kernel),
     }
-    with contextlib.suppress(ImportError):
-        from importlib.metadata import version
-
-        found["numba"] = version("numba")
-    return found
-
-
-def _read(path: str) -> str:
-    with contextlib.suppress(OSError), open(path) as file:
-        return file.read()
-    return ""
-
-
-def this_cpu() -> Hardware:
-    """This machine's CPU as a record, from /proc and /sys."""
-    info = _read("/proc/cpuinfo")
-
-    def field(name: str) -> str:
-        match = re.search(rf"^{name}\s*:\s*(.+)$", info, re.MULTILINE)
-        return match[1].strip() if match else ""
-
-    model = field("model name") or platform.processor() or platform.machine()
-    flags = set(field("flags").split())
-    level = "x86-64-v4" if "avx512f" in flags else "x86-64-v3" if "avx2" in flags else platform.machine()
-    caches = [_read(f"/sys/devices/system/cpu/cpu0/cache/index{i}/size").strip() for i in range(5)]
-    sizes = [int(c[:-1]) / 1024 for c in caches if c.endswith("K")]
-    family = f"family {field('cpu family')} model {field('model')}" if field("cpu family") else ""
-    slug = re.sub(r"[^a-z0-9]+", "-", f"{model} {family}".lower().replace("family ", "f").replace("model ", "m")).strip("-")
-    memory = re.search(r"MemTotal:\s+(\d+)", _read("/proc/meminfo"))
-    return Hardware(
-        name=f"host-{slug}",
-        title=f"{model} ({family})" if family else model,
-        vendor=field("vendor_id") or platform.machine(),
-        architecture=level,
-        kind="cpu",
-        units=os.cpu_count(),
-        memory_gb=round(int(memory[1]) / 2**20, 1) if memory else None,
-        cache_mb=max(sizes) if sizes else None,
-        clock_mhz=float(field("cpu MHz")) if field("cpu MHz") else None,
-        driver=f"Linux {platform.release()}",
-        sources=["/proc/cpuinfo", "/sys/devices/system/cpu"],
-    )
+    return run.flags + [name for name, holds in found.items() if holds]

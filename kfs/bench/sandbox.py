@@ -1,25 +1,24 @@
-"""Processes that run candidate code: a zygote that has imported what kernels need, and killable children forked from it.
+"""The judge's side of the sandbox: a zygote that has imported what kernels need, and killable children forked from it.
 
-The judge (the caller) holds inputs, expected values and statistics. The zygote imports torch and, where it is installed,
-Numba, whose first compilation takes seconds; it runs no op, starts no thread and holds no secret. Each child it forks runs one
-kernel, pinned to one core with one thread. Inputs lie in shared memory before a block starts; a child stamps each call, copies
-its outputs to their slots after the stop stamp, and answers with raw integers in a fixed frame. Nothing a child sends is
-unpickled; its standard output goes nowhere and its exit code proves nothing.
+The judge (the caller) holds inputs, expected values and statistics, and never imports candidate code; ``kfs.bench.child`` is what
+runs on the other side. Inputs lie in shared memory before a request; an answer is raw integers and bounded text in a fixed frame.
+Nothing a child sends is unpickled; its standard output goes nowhere and its exit code proves nothing. A child that is not asked
+anything is stopped, with all its threads; the judge times every request from outside. The isolation layers are those of
+``kfs.bench.confine``; ``Zygote.layers`` names the ones that hold on this system.
 
-The side that is not being timed is stopped, with all its threads.
-
-Not defended here: a child runs as the caller's user, reads its files and network, and shares a process with the clock that
-stamps its calls; a descendant that starts a session of its own outlives its child.
+Not defended: holes of the Linux kernel itself; reading what the allow-list of ``confine.readable_paths`` holds (Python, its
+packages, system libraries, /etc); side channels through caches shared with the judge; where seccomp is missing, descendants run
+until their child is reaped (they are found and killed then, and the kernel is rejected); where Landlock and namespaces are both
+missing, files and network of the caller's user; in a container that denies real-time scheduling, other work on the core. The
+stamps of single calls are made in the candidate's process: ``kfs.bench.timing`` bounds them by the judge's clock.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import mmap
 import os
-import resource
 import select
 import shutil
 import signal
@@ -29,20 +28,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from kfs.bench.child import (
+    BAD_OUTPUT,
+    HEADER,
+    MAGIC,
+    MAX_STAMPS,
+    MAX_TEXT,
+    OK,
+    REQUEST,
+    CallSlots,
+    TensorSlot,
+    tensor_view,
+)
+from kfs.bench.confine import Layer
 from kfs.errors import HarnessError
 
-_HEADER = struct.Struct("<4sIIQQ")  # magic, code, text bytes, n stamps, reserved
-_MAGIC = b"kfs1"
-_MAX_TEXT = 4000
-_MAX_STAMPS = 1 << 16
-_REQUEST = struct.Struct("<I")
-
-_CLOCK = time.perf_counter_ns  # bound before any candidate can replace it
-
-OK, IMPORT_FAILED, CALL_FAILED, NO_MEMORY, BAD_OUTPUT = range(5)
 # What a child may know of the caller's environment: no tokens, no keys.
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -50,32 +54,22 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 # glibc: keep freed memory, so that outputs past 1 MB do not cost page faults in one process and none in the next.
 _WARM_ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
-
-@dataclass(frozen=True)
-class TensorSlot:
-    """Where a tensor lies in an arena."""
-
-    offset: int
-    shape: tuple[int, ...]
-    dtype: str
-    nbytes: int
-
-
-@dataclass(frozen=True)
-class CallSlots:
-    """Inputs and outputs of one call."""
-
-    inputs: tuple[TensorSlot, ...]
-    outputs: tuple[TensorSlot, ...]
+CANARY_BYTES = 4096
+_CANARY = bytes(range(1, 256)) * 17
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a child answered: a code, one duration a call in nanoseconds, and bounded text."""
+    """What a child answered, and what the judge saw of it from outside."""
 
     code: int
     durations_ns: tuple[int, ...]
+    """One a call, by the child's own clock."""
     text: str
+    elapsed_ns: int = 0
+    """How long the judge waited."""
+    cpu_ns: int = 0
+    """CPU time the kernel accounts to the process, all its threads, over the request."""
 
 
 class ChildDied(Exception):
@@ -103,6 +97,18 @@ class Arena:
         """Fill ``slot`` with 0xFF bytes (NaN, or -1), so that what was never written cannot pass for an answer."""
         self.map[slot.offset : slot.offset + slot.nbytes] = b"\xff" * slot.nbytes
 
+    def set_canaries(self, slots: Iterable[TensorSlot]) -> None:
+        """Write a known pattern behind and before each slot."""
+        for low, high in _bands(slots):
+            self.map[low:high] = _CANARY[: high - low]
+
+    def canary_fault(self, slots: Iterable[TensorSlot]) -> str | None:
+        """Where something was written beside a slot; None if nowhere."""
+        for low, high in _bands(slots):
+            if self.map[low:high] != _CANARY[: high - low]:
+                return "memory next to an input or output buffer was written"
+        return None
+
     def close(self) -> None:
         """Free the memory once no view is left."""
         with contextlib.suppress(BufferError):
@@ -110,114 +116,188 @@ class Arena:
         os.close(self.fd)
 
 
-def tensor_view(buffer, slot: TensorSlot):
-    """Tensor of ``slot`` over a writable buffer."""
-    import torch
-
-    dtype = getattr(torch, slot.dtype)
-    if slot.nbytes == 0:
-        return torch.empty(slot.shape, dtype=dtype)
-    return torch.frombuffer(buffer, dtype=dtype, count=slot.nbytes // dtype.itemsize, offset=slot.offset).view(slot.shape)
-
-
-def _receive(sock: socket.socket, n: int, deadline: float | None = None) -> bytes:
-    """Exactly ``n`` bytes, or ChildDied."""
-    parts = bytearray()
-    while len(parts) < n:
-        if deadline is not None:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([sock], [], [], left)[0]:
-                raise ChildDied("timeout", "no answer before the deadline")
-        try:
-            part = sock.recv(n - len(parts))
-        except ConnectionError:
-            part = b""
-        if not part:
-            raise ChildDied("crash", "the process ended without an answer")
-        parts += part
-    return bytes(parts)
+def _bands(slots: Iterable[TensorSlot]) -> list[tuple[int, int]]:
+    """Bytes beside each slot that nobody may touch."""
+    return [
+        band
+        for s in slots
+        for band in ((s.offset - CANARY_BYTES, s.offset), (s.offset + s.nbytes, s.offset + s.nbytes + CANARY_BYTES))
+    ]
 
 
 class Child:
-    """One kernel in one process, stopped between requests. Use through ``Zygote.spawn``; ``close`` kills it."""
+    """One kernel in one process, stopped between requests. Made by ``Zygote.spawn``; ``close`` kills it."""
 
-    def __init__(self, zygote: Zygote, pid: int, sock: socket.socket, arena: Arena, scratch: str):
-        self._zygote, self.pid, self._sock, self.arena, self._scratch = zygote, pid, sock, arena, scratch
+    def __init__(self, zygote: Zygote, number: int, pidfd: int, sock: socket.socket, arena: Arena, memory_bytes: int | None):
+        self._zygote, self._number, self._pid, self._pidfd = zygote, number, _pid_of(pidfd), pidfd
+        self._sock, self.arena = sock, arena
         self._closed = False
         self._status: int | None = None
+        self.memory_bytes = memory_bytes
+        self.memory_limit: int | None = None
+        self.layers: list[Layer] = []
+        self.strays = 0
 
     def load(self, source: str, entry: str, deadline_s: float) -> Reply:
         """Import the kernel's source in the child."""
-        return self._ask({"do": "load", "source": source, "entry": entry}, deadline_s)
+        return self.ask({"do": "load", "source": source, "entry": entry}, deadline_s)
 
-    def call(self, calls: list[CallSlots], deadline_s: float) -> Reply:
-        """Run the kernel once for each element of ``calls``, in order; one duration each."""
-        layout = [[[(s.offset, s.shape, s.dtype, s.nbytes) for s in part] for part in (c.inputs, c.outputs)] for c in calls]
-        reply = self._ask({"do": "call", "calls": layout}, deadline_s)
+    def call(self, calls: list[CallSlots], deadline_s: float, *, hold: bool = False) -> Reply:
+        """Run the kernel once for each element of ``calls``, in order; one duration each.
+
+        With ``hold`` outputs stay alive until the last call, so that a kernel which returns one buffer twice is found.
+        """
+        layout = [[[astuple(s) for s in part] for part in (c.inputs, c.outputs)] for c in calls]
+        reply = self.ask({"do": "call", "calls": layout, "hold": hold}, deadline_s)
         if reply.code == OK and len(reply.durations_ns) != len(calls):
             raise ChildDied("protocol", f"{len(reply.durations_ns)} durations for {len(calls)} calls")
         return reply
 
-    def _ask(self, request: dict, deadline_s: float) -> Reply:
-        deadline = time.monotonic() + deadline_s
+    def ask(self, request: dict, deadline_s: float) -> Reply:
+        """Send a request, let the child run until it answers, stop it again.
+
+        Raises
+        ------
+        ChildDied
+            If it ends, breaks the protocol or misses the deadline.
+        """
         body = json.dumps(request).encode()
-        self._signal(signal.SIGCONT)
         try:
-            self._sock.sendall(_REQUEST.pack(len(body)) + body)
-            magic, code, n_text, n_stamps, _ = _HEADER.unpack(_receive(self._sock, _HEADER.size, deadline))
-            if magic != _MAGIC or code > BAD_OUTPUT or n_text > _MAX_TEXT or n_stamps > _MAX_STAMPS:
-                raise ChildDied("protocol", "the answer is not a frame of the protocol")
-            stamps = struct.unpack(f"<{n_stamps}q", _receive(self._sock, 8 * n_stamps, deadline))
-            text = _receive(self._sock, n_text, deadline).decode(errors="replace")
-        except ChildDied as died:
-            if died.kind == "crash":
-                raise ChildDied("crash", self._end()) from died
-            raise
-        except OSError as error:
+            self._sock.settimeout(deadline_s)
+            if len(body) > 1 << 16:  # more than a socket holds: it must run to read it
+                self._signal(signal.SIGCONT)
+            self._sock.sendall(REQUEST.pack(len(body)) + body)
+            start, cpu = time.perf_counter_ns(), self.cpu_ns()
+            self._signal(signal.SIGCONT)
+            code, stamps, text, elapsed = self._reply(start, time.monotonic() + deadline_s)
+            reply = Reply(code, stamps, text, elapsed, self.cpu_ns() - cpu)
+        except TimeoutError as error:
+            raise ChildDied("timeout", f"no answer within {deadline_s:g} s") from error
+        except (ChildDied, OSError) as error:
+            if isinstance(error, ChildDied) and error.kind != "crash":
+                raise
             raise ChildDied("crash", self._end()) from error
         self._signal(signal.SIGSTOP)
-        return Reply(code, stamps, text)
+        return reply
+
+    def cpu_ns(self) -> int:
+        """CPU time of the process so far, nanoseconds."""
+        with contextlib.suppress(OSError):
+            return time.clock_gettime_ns((~self._pid << 3) | 2)  # CPUCLOCK_SCHED of another process
+        return 0
+
+    def _reply(self, start: int, deadline: float) -> tuple[int, tuple[int, ...], str, int]:
+        head = self._receive(HEADER.size, deadline)
+        elapsed = time.perf_counter_ns() - start
+        magic, code, n_text, n_stamps = HEADER.unpack(head)
+        if magic != MAGIC or code > BAD_OUTPUT or n_text > MAX_TEXT or n_stamps > MAX_STAMPS:
+            raise ChildDied("protocol", "the answer is not a frame of the protocol")
+        stamps = struct.unpack(f"<{n_stamps}q", self._receive(8 * n_stamps, deadline))
+        return code, stamps, self._receive(n_text, deadline).decode(errors="replace"), elapsed
+
+    def _receive(self, n: int, deadline: float) -> bytes:
+        parts = bytearray()
+        while len(parts) < n:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._sock], [], [], left)[0]:
+                raise TimeoutError
+            part = self._sock.recv(n - len(parts))
+            if not part:
+                raise ChildDied("crash", "")
+            parts += part
+        return bytes(parts)
+
+    def hello(self) -> None:
+        """Read the child's first frame: which layers hold. Sent before any candidate code is there."""
+        try:
+            self.layers = [Layer(*x) for x in json.loads(self._reply(0, time.monotonic() + 60)[2])]
+        except (ChildDied, TimeoutError, ValueError) as error:
+            raise HarnessError(f"a child could not be set up: {self._end()}") from error
+        if self.memory_bytes is not None and (size := self.memory().get("VmSize")):
+            self.memory_limit = size + self.memory_bytes
+        self._signal(signal.SIGSTOP)
+
+    def busy_threads_ns(self, pause_s: float = 0.003) -> int:
+        """CPU time that threads other than the main one spend while the kernel is not being called, over ``pause_s``."""
+        if self.threads() < 2:
+            return 0
+        self._signal(signal.SIGCONT)
+        before = self._thread_times()
+        time.sleep(pause_s)
+        after = self._thread_times()
+        self._signal(signal.SIGSTOP)
+        return sum(max(ns - before.get(tid, 0), 0) for tid, ns in after.items())
+
+    def threads(self) -> int:
+        """Threads the process has now."""
+        with contextlib.suppress(OSError):
+            return len(os.listdir(f"/proc/{self._pid}/task"))
+        return 0
+
+    def _thread_times(self) -> dict[str, int]:
+        times = {}
+        with contextlib.suppress(OSError):
+            for tid in os.listdir(f"/proc/{self._pid}/task"):
+                if tid != str(self._pid):
+                    with contextlib.suppress(OSError), open(f"/proc/{self._pid}/task/{tid}/schedstat") as file:
+                        times[tid] = int(file.read().split()[0])
+        return times
+
+    def memory(self) -> dict[str, int]:
+        """``VmPeak`` and ``RssAnon`` of the process, bytes; empty where /proc does not say."""
+        with contextlib.suppress(OSError), open(f"/proc/{self._pid}/status") as file:
+            rows = (line.split() for line in file)
+            return {r[0][:-1]: int(r[1]) << 10 for r in rows if r[0] in ("VmPeak:", "RssAnon:", "VmSize:")}
+        return {}
 
     def _signal(self, number: int) -> None:
-        """Send a signal to the process and its group, if they are still there."""
-        for send in (os.kill, os.killpg):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                send(self.pid, number)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, number)
 
     def _end(self) -> str:
         """Kill what is left, reap it, and say in words how it ended."""
         if self._status is None:
-            for _ in range(20):  # its socket is closed: give it a moment to end by itself
-                if self._zygote.ended(self.pid):
-                    break
-                time.sleep(0.01)
-            self._signal(signal.SIGKILL)
-            self._status = self._zygote.reap(self.pid)
+            select.select([self._pidfd], [], [], 0.2)  # its socket is closed: give it a moment to end by itself
+            self._reap()
         if os.WIFSIGNALED(self._status):
             number = os.WTERMSIG(self._status)
             name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
             return f"killed by {name}"
         return f"exited with status {os.waitstatus_to_exitcode(self._status)} without an answer"
 
-    def close(self) -> None:
-        """Kill the process and its group, free its memory and scratch folder."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            if self._status is None:
-                self._signal(signal.SIGKILL)
-                self._status = self._zygote.reap(self.pid)
-        finally:
-            self._sock.close()
-            self.arena.close()
-            shutil.rmtree(self._scratch, ignore_errors=True)
+    def _reap(self) -> None:
+        self._signal(signal.SIGKILL)
+        self._status, self.strays = self._zygote.reap(self._number)
+
+    def close(self) -> int:
+        """Kill the process, free its memory and scratch folder; how many descendants it left behind."""
+        if not self._closed:
+            self._closed = True
+            try:
+                if self._status is None:
+                    self._reap()
+            finally:
+                os.close(self._pidfd)
+                self._sock.close()
+                self.arena.close()
+        return self.strays
 
 
 class Zygote:
-    """A process that imported torch and forks children on request. Context manager."""
+    """A process that imported torch and forks children on request. Context manager.
 
-    def __init__(self):
+    Parameters
+    ----------
+    deny : iterable of str
+        Isolation layers to go without, for tests; see ``kfs.bench.confine.LAYERS``.
+
+    Attributes
+    ----------
+    layers : list of kfs.bench.confine.Layer
+        Which layers hold here, after the first child.
+    """
+
+    def __init__(self, *, deny: Iterable[str] = ()):
         _sweep_scratch()
         self._scratch = Path(tempfile.mkdtemp(prefix=f"kfs-{os.getpid()}-"))
         self._spawned = 0
@@ -225,8 +305,9 @@ class Zygote:
         environment = {k: v for k, v in os.environ.items() if k in _ENVIRONMENT}
         environment |= dict.fromkeys(_THREAD_VARIABLES, "1") | _WARM_ALLOCATOR
         environment |= {"PYTHONDONTWRITEBYTECODE": "1", "HOME": str(self._scratch), "TMPDIR": str(self._scratch)}
+        arguments = f"{theirs.fileno()}, {str(self._scratch)!r}, {sorted(deny)!r}"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from kfs.bench.sandbox import zygote_main; zygote_main({theirs.fileno()})"],
+            [sys.executable, "-c", f"from kfs.bench.child import zygote_main; zygote_main({arguments})"],
             pass_fds=[theirs.fileno()],
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -234,10 +315,36 @@ class Zygote:
         )
         theirs.close()
         self._sock = ours
-        self._request(b"?", "start")
+        self._own_layers = [Layer(*x) for x in json.loads(self._request(b"?", "start"))]
+        self.layers = list(self._own_layers)
 
-    def spawn(self, arena_bytes: int, core: int, memory_bytes: int, *, alone: bool) -> Child:
-        """Fork a child with an arena of its own, pinned to ``core``; real-time priority there if ``alone`` and permitted.
+    def spawn(
+        self,
+        arena_bytes: int,
+        core: int,
+        memory_bytes: int | None,
+        *,
+        alone: bool,
+        jit: str = "",
+        compiles: bool = False,
+        poison: bool = False,
+    ) -> Child:
+        """Fork a child with an arena of its own, pinned to ``core``.
+
+        Parameters
+        ----------
+        arena_bytes : int
+        core : int
+        memory_bytes : int or None
+            Address space a kernel may add.
+        alone : bool
+            Ask for real-time priority on the core.
+        jit : str
+            Name of the folder of compiled code that children of one kernel share; empty for none.
+        compiles : bool
+            Whether this child may write there.
+        poison : bool
+            Fill fresh memory with a pattern, for checks that are not timed.
 
         Raises
         ------
@@ -247,45 +354,53 @@ class Zygote:
         arena = Arena(arena_bytes)
         ours, theirs = socket.socketpair()
         self._spawned += 1
-        scratch = self._scratch / str(self._spawned)
-        scratch.mkdir()
-        options = {"nbytes": arena.nbytes, "core": core, "memory": memory_bytes, "scratch": str(scratch), "alone": alone}
+        options = {"number": self._spawned, "nbytes": arena.nbytes, "core": core, "memory": memory_bytes, "alone": alone}
+        options |= {"jit": jit, "compiles": compiles, "poison": poison}
         try:
             socket.send_fds(self._sock, [b"F" + json.dumps(options).encode()], [theirs.fileno(), arena.fd])
-            pid = int(self._answer("fork"))
+            number, fds = self._answer("fork", fds=1)
         except (OSError, HarnessError) as error:
             ours.close()
             arena.close()
             raise HarnessError(f"the zygote cannot fork a child: {error}") from error
         finally:
             theirs.close()
-        return Child(self, pid, ours, arena, str(scratch))
+        child = Child(self, int(number), fds[0], ours, arena, memory_bytes)
+        try:
+            child.hello()
+        except HarnessError:
+            child.close()
+            raise
+        self.layers = self._own_layers + child.layers
+        return child
 
-    def reap(self, pid: int) -> int:
-        """Wait for a child that was killed or died; its wait status."""
-        return int(self._request(f"W{pid}".encode(), "reap a child"))
+    def reap(self, number: int) -> tuple[int, int]:
+        """Wait for a child that was killed or died; its wait status, and how many descendants it left behind."""
+        status, strays = self._request(f"W{number}".encode(), "reap a child").split()
+        return int(status), int(strays)
 
-    def ended(self, pid: int) -> bool:
-        """Whether a child is dead already."""
-        return self._request(f"E{pid}".encode(), "look at a child") == "1"
+    def forget(self, jit: str) -> None:
+        """Remove a kernel's folder of compiled code."""
+        self._request(b"D" + jit.encode(), "remove compiled code")
 
     def _request(self, message: bytes, what: str) -> str:
         try:
             self._sock.sendall(message)
         except OSError as error:
             raise HarnessError(f"the zygote is gone, cannot {what}: {error}") from error
-        return self._answer(what)
+        return self._answer(what)[0]
 
-    def _answer(self, what: str) -> str:
+    def _answer(self, what: str, fds: int = 0) -> tuple[str, list[int]]:
         if not select.select([self._sock], [], [], 120)[0]:
             raise HarnessError(f"the zygote does not answer (asked to {what})")
-        answer = self._sock.recv(64).decode()
+        message, found, _, _ = socket.recv_fds(self._sock, 4096, fds)
+        answer = message.decode()
         if not answer or answer.startswith("!"):
             raise HarnessError(f"the zygote failed to {what}: {answer[1:] or 'it is gone'}")
-        return answer
+        return answer, found
 
     def close(self) -> None:
-        """End the zygote."""
+        """End the zygote and with it all its children."""
         self._sock.close()
         self._process.kill()
         self._process.wait()
@@ -298,162 +413,14 @@ class Zygote:
         self.close()
 
 
+def _pid_of(pidfd: int) -> int:
+    """The process behind a pidfd, as this process's /proc numbers it."""
+    with open(f"/proc/self/fdinfo/{pidfd}") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith("Pid:")), 0)
+
+
 def _sweep_scratch() -> None:
     """Remove scratch folders of judges that were killed."""
     for folder in Path(tempfile.gettempdir()).glob("kfs-[0-9]*-*"):
         if not Path(f"/proc/{folder.name.split('-')[1]}").exists():
             shutil.rmtree(folder, ignore_errors=True)
-
-
-# What follows runs in the zygote and its children.
-
-
-def zygote_main(fd: int) -> None:
-    """Serve fork requests on socket ``fd`` until it closes."""
-    import torch  # noqa: F401  (children inherit the import)
-
-    _warm_numba()
-    sock = socket.socket(fileno=fd)
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the judge
-    statuses: dict[int, int] = {}
-    while True:
-        message, fds, _, _ = socket.recv_fds(sock, 4096, 2)
-        if not message:
-            os._exit(0)
-        if message[:1] == b"F":
-            try:
-                pid = os.fork()
-            except OSError as error:
-                sock.sendall(f"!{error}".encode()[:60])
-                continue
-            if pid == 0:
-                sock.close()
-                _child_main(socket.socket(fileno=fds[0]), fds[1], json.loads(message[1:]))
-            for each in fds:
-                os.close(each)
-            sock.sendall(str(pid).encode())
-        elif message[:1] in (b"W", b"E"):
-            pid = int(message[1:])
-            if pid not in statuses:
-                found, status = os.waitpid(pid, 0 if message[:1] == b"W" else os.WNOHANG)
-                if found:
-                    statuses[pid] = status
-            if message[:1] == b"E":
-                sock.sendall(b"1" if pid in statuses else b"0")
-            else:
-                sock.sendall(str(statuses.pop(pid)).encode())
-        else:
-            sock.sendall(b"ready")
-
-
-def _warm_numba() -> None:
-    """Compile one trivial function, so that a child with a Numba kernel pays for its own compilation alone."""
-    with contextlib.suppress(ImportError):
-        import numba
-        import numpy as np
-
-        def warm(x):
-            total = np.float32(0.0)
-            for i in range(x.shape[0]):
-                total += np.exp(x[i])
-            return total
-
-        numba.njit(warm)(np.zeros(2, dtype=np.float32))
-
-
-def _child_main(sock: socket.socket, arena_fd: int, options: dict) -> None:
-    """Serve load and call requests; never returns."""
-    import types
-
-    import torch
-
-    os.setsid()
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    os.chdir(options["scratch"])
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in range(3):
-        os.dup2(null, fd)
-    os.sched_setaffinity(0, {options["core"]})
-    if options["alone"]:
-        with contextlib.suppress(PermissionError):  # other work on the core should not stand inside a sample
-            os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-    resource.setrlimit(resource.RLIMIT_AS, (options["memory"], options["memory"]))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
-    torch.set_num_threads(1)
-    buffer = mmap.mmap(arena_fd, options["nbytes"])
-    kernel = None
-
-    def answer(code: int, stamps=(), text: str = "") -> None:
-        raw = text.encode(errors="replace")[:_MAX_TEXT]
-        sock.sendall(_HEADER.pack(_MAGIC, code, len(raw), len(stamps), 0) + struct.pack(f"<{len(stamps)}q", *stamps) + raw)
-
-    while True:
-        (n,) = _REQUEST.unpack(_receive(sock, _REQUEST.size))
-        request = json.loads(_receive(sock, n))
-        try:
-            if request["do"] == "load":
-                with open("candidate.py", "w") as file:
-                    file.write(request["source"])
-                module = types.ModuleType("candidate")
-                module.__file__ = os.path.abspath("candidate.py")
-                sys.modules["candidate"] = module
-                exec(compile(request["source"], module.__file__, "exec"), module.__dict__)
-                kernel = getattr(module, request["entry"], None)
-                if not callable(kernel):
-                    answer(IMPORT_FAILED, text=f"the source defines no function {request['entry']!r}")
-                    continue
-                answer(OK)
-            else:
-                answer(*_run_calls(kernel, buffer, request["calls"]))
-        except MemoryError:
-            answer(NO_MEMORY, text="MemoryError")
-        except BaseException as error:
-            code = IMPORT_FAILED if request["do"] == "load" else CALL_FAILED
-            if isinstance(error, RuntimeError) and "can't allocate memory" in _words(error):
-                code = NO_MEMORY
-            answer(code, text=f"{type(error).__name__}: {_words(error)}")
-
-
-def _words(error: BaseException) -> str:
-    """The error's text; its own ``__str__`` may fail."""
-    try:
-        return str(error)[:_MAX_TEXT]
-    except BaseException:
-        return "(its text cannot be shown)"
-
-
-def _run_calls(kernel, buffer, calls) -> tuple[int, list[int], str]:
-    import torch
-
-    views = [[[tensor_view(buffer, TensorSlot(o, tuple(s), d, n)) for o, s, d, n in part] for part in parts] for parts in calls]
-    stamps = []
-    with torch.inference_mode():
-        for inputs, slots in views:
-            start = _CLOCK()
-            outputs = kernel(*inputs)
-            stop = _CLOCK()
-            stamps.append(stop - start)
-            outputs = tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
-            if (wrong := layout_fault(outputs, slots)) is not None:
-                return BAD_OUTPUT, [], wrong
-            for slot, output in zip(slots, outputs, strict=True):
-                slot.copy_(output)
-            del outputs, output  # freed here, not inside the next timed call
-    return OK, stamps, ""
-
-
-def layout_fault(outputs: tuple, wants: tuple | list) -> str | None:
-    """Why outputs do not have the number, types, shapes, dtypes or layout of ``wants``; None if they do."""
-    import torch
-
-    if len(outputs) != len(wants):
-        return f"{len(outputs)} outputs, expected {len(wants)}"
-    for i, (got, want) in enumerate(zip(outputs, wants, strict=True)):
-        if type(got) is not torch.Tensor:
-            return f"output {i} is a {type(got).__name__}, expected a plain torch.Tensor"
-        if got.shape != want.shape or got.dtype != want.dtype:
-            return f"output {i} is {got.dtype} {tuple(got.shape)}, expected {want.dtype} {tuple(want.shape)}"
-        if not got.is_contiguous():
-            return f"output {i} has strides {got.stride()}, expected a contiguous tensor"
-    return None

@@ -1,8 +1,12 @@
-"""How fast, and how sure: from blocks of neighbouring calls to a speedup with an interval.
+"""How fast, and how sure: from blocks of neighbouring calls to a speedup with an interval, and what makes samples suspect.
 
 A block holds neighbouring calls of reference and candidate and gives one log ratio of medians, so slow drifts of the machine
 cancel. A child pair's value is the mean over cases of the median over its blocks; the interval is Student's t over child pairs,
-whose standard error is never taken smaller than the scatter of the blocks inside the pairs allows. Pure functions.
+whose standard error is never taken smaller than the scatter of the blocks inside the pairs allows.
+
+A kernel some of whose calls are much slower than the rest (its block medians would hide work moved from one call into another) is
+``unstable``, and its ratios are those of means. The stamps of calls come from the candidate's process; the CPU time
+the kernel accounts to it bounds them from outside, and the speed of light from below. Pure functions.
 """
 
 from __future__ import annotations
@@ -15,11 +19,24 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from kfs.records import Block
+from kfs.records import Alone, Block
 from kfs.speedup import STUDY_BINS, SpeedupBins
 
 # Standard error of a median of n normal samples is about 1.2533 sd / sqrt(n); 1.4826 MAD estimates sd.
 _MEDIAN_FACTOR = 1.2533 * 1.4826
+
+SPIKE = 3.0
+"""A call this many times its block's median is a spike."""
+SPIKY_BLOCKS = 0.4
+"""Share of blocks with a spike that makes a kernel unstable."""
+CLOCK_SLACK = 0.25
+"""CPU time beyond the claimed one that is not yet suspect, as a share of calls and staging."""
+CLOCK_SLACK_NS = 50_000.0
+"""And nanoseconds a block."""
+LIGHT_MARGIN = 0.8
+"""Faster than this share of the speed-of-light bound is implausible."""
+SLOWED_LOG2 = 0.4
+"""A reference this much slower beside the candidate than alone, in log2, was slowed by it."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +51,36 @@ class Estimate:
     n_child_pairs: int
 
 
-def block_log2_ratio(block: Block) -> float:
-    """log2 of median reference duration over median candidate duration."""
-    return math.log2(float(np.median(block.reference_ns)) / float(np.median(block.candidate_ns)))
+def block_log2_ratio(block: Block, middle=np.median) -> float:
+    """log2 of the reference's middle duration over the candidate's."""
+    return math.log2(float(middle(block.reference_ns)) / float(middle(block.candidate_ns)))
+
+
+def spiky_share(durations: Sequence[Sequence[int]]) -> float:
+    """Share of blocks in which a call took more than ``SPIKE`` times the median of its block."""
+    return float(np.mean([max(d) > SPIKE * np.median(d) for d in durations]))
+
+
+def unstable(blocks: Sequence[Block]) -> bool:
+    """Whether spikes are the candidate's habit rather than the machine's: often, and more often than the reference's."""
+    candidate = spiky_share([b.candidate_ns for b in blocks])
+    return candidate >= SPIKY_BLOCKS and candidate > 2 * spiky_share([b.reference_ns for b in blocks])
+
+
+def bimodal(blocks: Sequence[Block]) -> bool:
+    """Whether the candidate's calls fall into two groups at least a factor 1.5 apart, each with a tenth of the calls or more."""
+    for case in {b.case for b in blocks}:
+        calls = np.sort(np.concatenate([np.divide(b.candidate_ns, np.median(b.reference_ns)) for b in blocks if b.case == case]))
+        steps = calls[1:] / calls[:-1]
+        edge = len(calls) // 10
+        inner = steps[max(edge - 1, 0) : len(steps) - max(edge - 1, 0)]
+        if len(calls) >= 20 and len(inner) and inner.max() > 1.5:
+            return True
+    return False
 
 
 def estimate(blocks: Sequence[Block], *, level: float = 0.95) -> Estimate:
-    """Speedup over all cases, with a two-sided interval over child pairs.
+    """Speedup over all cases, with a two-sided interval over child pairs; from means where the candidate is unstable.
 
     Parameters
     ----------
@@ -55,8 +95,9 @@ def estimate(blocks: Sequence[Block], *, level: float = 0.95) -> Estimate:
         If there are fewer than two child pairs, or a pair lacks a case.
     """
     ratios: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    middle = np.mean if unstable(blocks) else np.median
     for block in blocks:
-        ratios[block.child_pair][block.case].append(block_log2_ratio(block))
+        ratios[block.child_pair][block.case].append(block_log2_ratio(block, middle))
     cases = sorted({b.case for b in blocks})
     if len(ratios) < 2:
         raise ValueError(f"an interval needs at least two child pairs, found {len(ratios)}")
@@ -103,3 +144,74 @@ def ratio_interval(anchor: Estimate, candidate: Estimate, *, level: float = 0.95
 def inside_one_bin(low: float, high: float, bins: SpeedupBins = STUDY_BINS) -> bool:
     """Whether an interval of speedups lies inside a single bin."""
     return bins.index(low) == bins.index(high)
+
+
+@dataclass(frozen=True)
+class Staging:
+    """CPU time a request costs beside its calls, measured with an empty kernel: nanoseconds a request and a call."""
+
+    request_ns: float
+    call_ns: float
+
+    def of(self, calls: int) -> float:
+        """Expected overhead of a request with that many calls, nanoseconds."""
+        return self.request_ns + self.call_ns * calls
+
+
+def clock_fault(blocks: Sequence[Block], staging: dict[str, Staging]) -> str | None:
+    """Whether the candidate's stamps and the outside clock disagree, in words; None if they agree.
+
+    A process cannot have spent much more CPU time on a request than its calls claim, beyond what staging costs: what the empty
+    kernel showed, scaled by what the reference's own blocks show now. The kernel's accounting is read while the process is
+    stopped, so other work on the machine does not blur it. Medians over blocks, for each case.
+    """
+    for case in sorted({b.case for b in blocks}):
+        own = [b for b in blocks if b.case == case and b.candidate_cpu_ns and b.reference_cpu_ns]
+        if not own:
+            continue
+        plain = staging[case]
+        now = np.median([(b.reference_cpu_ns - sum(b.reference_ns)) / plain.of(len(b.reference_ns)) for b in own])
+        claimed = np.array([sum(b.candidate_ns) for b in own], dtype=float)
+        beside = now * np.array([plain.of(len(b.candidate_ns)) for b in own])
+        spent = np.array([b.candidate_cpu_ns for b in own]) - beside
+        slack = CLOCK_SLACK * (np.median(claimed) + np.median(beside)) + CLOCK_SLACK_NS
+        if np.median(spent - claimed) > slack:
+            return (
+                f"case {case}: calls claim {np.median(claimed) / 1e6:.3f} ms a block, "
+                f"the process spent {np.median(spent) / 1e6:.3f} ms on them"
+            )
+    return None
+
+
+def light_fault(blocks: Sequence[Block], floor_ns: dict[str, float]) -> str | None:
+    """Whether a case runs faster than the machine can move its bytes or do its arithmetic, in words; None if not."""
+    for case, floor in sorted(floor_ns.items()):
+        median = float(np.median([np.median(b.candidate_ns) for b in blocks if b.case == case]))
+        if median < LIGHT_MARGIN * floor:
+            return f"case {case}: {median / 1e3:.3g} us a call, the speed of light allows {floor / 1e3:.3g} us"
+    return None
+
+
+def slowed(blocks: Sequence[Block], alone: Sequence[Alone]) -> str | None:
+    """Whether the reference runs slower beside the candidate than alone, beyond noise, in words; None if not.
+
+    The slower of the two times alone counts; the median over child pairs must pass ``SLOWED_LOG2`` and three times the spread.
+    """
+    shifts = []
+    for pair in sorted({a.child_pair for a in alone}):
+        own = [a for a in alone if a.child_pair == pair]
+        beside = [np.median(b.reference_ns) for b in blocks if b.child_pair == pair and b.case == own[0].case]
+        if beside:
+            shifts.append(math.log2(float(np.median(beside)) / max(float(np.median(a.reference_ns)) for a in own)))
+    if len(shifts) >= 3 and (center := float(np.median(shifts))) > max(SLOWED_LOG2, 3 * _median_error(shifts)):
+        return f"the reference runs {2**center:.2f} times slower beside this kernel than before it came and after it went"
+    return None
+
+
+def drift_log2(alone: Sequence[Alone]) -> float:
+    """How far the reference alone moved from before a child pair to after it, log2; median of absolute values over pairs."""
+    by_pair: dict[int, dict[str, float]] = defaultdict(dict)
+    for a in alone:
+        by_pair[a.child_pair][a.when] = float(np.median(a.reference_ns))
+    moves = [abs(math.log2(m["after"] / m["before"])) for m in by_pair.values() if len(m) == 2]
+    return float(np.median(moves)) if moves else 0.0

@@ -71,7 +71,7 @@ def test_an_interrupted_campaign_measures_only_what_was_left(tasks, tmp_path):
 def test_another_target_or_task_definition_is_measured_anew(tasks, tmp_path):
     run(ScriptedDevice(), tasks[:1], tmp_path)
     again = ScriptedDevice()
-    record(again, tasks[:1], tmp_path / "r", log_folder=tmp_path / "log", progress=False, target=Target(child_pairs=3))
+    record(again, tasks[:1], tmp_path / "r", log_folder=tmp_path / "log", progress=False, target=Target(looks=(3,)))
     assert again.calls == len(task_kernels(tasks[0]))
 
 

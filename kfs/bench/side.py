@@ -1,0 +1,142 @@
+"""One side of a measurement, seen from the judge: value sets, how they lie in an arena, and blocks of checked calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from kfs.bench import Target, child
+from kfs.bench.child import CallSlots, TensorSlot
+from kfs.bench.judge import Expected, value_fault
+from kfs.bench.sandbox import CANARY_BYTES, Child, ChildDied, Reply
+from kfs.bench.timing import Staging
+from kfs.records import Kernel, Status
+
+_ALIGN = 4096
+_NEAR_LIMIT = 192 << 20
+_BUSY_NS = 300_000
+_STATUS = {
+    child.IMPORT_FAILED: Status.COMPILE_ERROR,
+    child.CALL_FAILED: Status.RUNTIME_ERROR,
+    child.NO_MEMORY: Status.OUT_OF_MEMORY,
+    child.BAD_OUTPUT: Status.WRONG_OUTPUT,
+}
+_ENDED = {"timeout": Status.TIMEOUT, "crash": Status.CRASH}
+
+
+class Verdict(Exception):
+    """A candidate's failure, as data on its way to a Measurement."""
+
+    def __init__(self, status: Status, stage: str, reason: str, side: Side | None = None):
+        super().__init__(reason)
+        self.status, self.stage, self.reason, self.side = status, stage, reason, side
+
+
+@dataclass(frozen=True)
+class CaseSets:
+    """Value sets of a case, what each must give, and how calls lie in an arena."""
+
+    name: str
+    inputs: list[tuple[torch.Tensor, ...]]
+    expected: list[Expected]
+    slots: list[CallSlots]
+    nbytes: int
+    staging: Staging | None = None
+    floor_ns: float = 0.0
+    """Speed of light of one call."""
+
+
+def lay_out(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], n_calls: int, *, step: int = 1):
+    """Slots for ``n_calls`` calls, page-aligned with a canary band on either side of each, and the bytes they need.
+
+    With ``step`` 2 the inputs are not contiguous: every other element of twice the memory.
+    """
+    at = CANARY_BYTES
+
+    def slot(tensor: torch.Tensor, step: int = 1) -> TensorSlot:
+        nonlocal at
+        strides = None if step == 1 else tuple(step * s for s in tensor.contiguous().stride())
+        made = TensorSlot(at, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), step * tensor.nbytes, strides)
+        at += -(-max(made.nbytes, 1) // _ALIGN) * _ALIGN + 2 * CANARY_BYTES
+        return made
+
+    calls = [CallSlots(tuple(slot(x, step) for x in inputs), tuple(map(slot, outputs))) for _ in range(n_calls)]
+    return calls, at
+
+
+@dataclass(eq=False)
+class Side:
+    """A child with one kernel: stages inputs, runs blocks, checks every output."""
+
+    child: Child
+    target: Target
+    attempts: set[str] = field(default_factory=set)
+    """What the kernel tried to reach outside its folder, as far as it was seen."""
+
+    def load(self, kernel: Kernel) -> Reply:
+        """Import the kernel; a Verdict if that fails."""
+        return self._ask("import", lambda: self.child.load(kernel.source, kernel.entry, self.target.deadline_s))
+
+    def block(self, sets: CaseSets, picks: Sequence[int], stage: str, *, check: bool = True, hold: bool = False) -> Reply:
+        """Run value sets ``picks`` in order. Wrong output, a changed input or neighbour, a crash or a hang raise Verdict."""
+        arena, slots = self.child.arena, sets.slots[: len(picks)]
+        for pick, call in zip(picks, slots, strict=True):
+            for tensor, slot in zip(sets.inputs[pick], call.inputs, strict=True):
+                arena.view(slot).copy_(tensor)
+            for slot in call.outputs:
+                arena.poison(slot)
+            if check:
+                arena.set_canaries((*call.inputs, *call.outputs))
+        reply = self._ask(stage, lambda: self.child.call(slots, self.target.deadline_s, hold=hold))
+        self.attempts.update(reply.text.split("\n") if reply.text else ())
+        if check:
+            for pick, call in zip(picks, slots, strict=True):
+                self._check(sets, pick, call, stage)
+        if min(reply.durations_ns) <= 0:
+            raise Verdict(Status.IMPLAUSIBLE, stage, f"case {sets.name}: a call claims {min(reply.durations_ns)} ns", self)
+        return reply
+
+    def _check(self, sets: CaseSets, pick: int, call: CallSlots, stage: str) -> None:
+        arena = self.child.arena
+        if (wrong := value_fault(sets.expected[pick], tuple(arena.view(s) for s in call.outputs))) is not None:
+            raise Verdict(Status.WRONG_OUTPUT, stage, f"case {sets.name}: {wrong}", self)
+        for i, (tensor, slot) in enumerate(zip(sets.inputs[pick], call.inputs, strict=True)):
+            if not torch.equal(arena.view(slot), tensor):
+                raise Verdict(Status.REJECTED, stage, f"case {sets.name}: input {i} was modified", self)
+        if (wrong := arena.canary_fault((*call.inputs, *call.outputs))) is not None:
+            raise Verdict(Status.REJECTED, stage, f"case {sets.name}: {wrong}", self)
+
+    def same_again(self, sets: CaseSets, pick: int, stage: str, times: int = 3) -> bool:
+        """Run one value set several times with every output kept alive; whether the outputs agree bit for bit."""
+        self.block(sets, [pick] * times, stage, hold=True)
+        first, *others = ([self.child.arena.view(s) for s in call.outputs] for call in sets.slots[:times])
+        return all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
+
+    def require_quiet(self, stage: str) -> None:
+        """Verdict if threads work on after the kernel returned, or the memory limit was met."""
+        if self.child.busy_threads_ns() > _BUSY_NS:
+            raise Verdict(Status.REJECTED, stage, "threads work on after the kernel has returned", self)
+        memory = self.child.memory()
+        limit = self.child.memory_limit
+        if limit and memory.get("VmPeak", 0) > limit - _NEAR_LIMIT:
+            reason = f"address space grew to {memory['VmPeak'] >> 20} MiB, the limit is {limit >> 20} MiB"
+            raise Verdict(Status.OUT_OF_MEMORY, stage, reason, self)
+
+    def _ask(self, stage: str, request: Callable[[], Reply]) -> Reply:
+        """The child's answer, or a Verdict that says how it failed."""
+        try:
+            reply = request()
+        except ChildDied as died:
+            raise Verdict(_ENDED.get(died.kind, Status.REJECTED), stage, died.detail, self) from died
+        if reply.code != child.OK:
+            raise Verdict(_STATUS[reply.code], stage, reply.text or "no reason given", self)
+        return reply
+
+
+def leak_bytes(grown: Sequence[int], calls: Sequence[int]) -> float:
+    """Memory kept a call: smallest growth over a run of calls, so that a single allocation is no leak."""
+    rates = [g / n for g, n in zip(grown, calls, strict=True) if n]
+    return min(rates) if rates else -math.inf
