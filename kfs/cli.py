@@ -14,7 +14,7 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     from kfs import doctor
     from kfs.bench import command as bench
-    from kfs.bench import measure_command
+    from kfs.bench import compile_command, measure_command
     from kfs.data import command as data
     from kfs.report import command as report
 
@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"kfs {kfs.__version__}")
     verbs = top.add_subparsers(metavar="VERB", required=True)
-    for room in (report, bench, measure_command, data, doctor):
+    for room in (report, bench, compile_command, measure_command, data, doctor):
         room.add_parser(verbs)
     return top
 
