@@ -8,13 +8,13 @@ import pytest
 
 from kfs.bench import compile as compiling
 from kfs.bench.compile import compile_kernel, input_layout
-from kfs.bench.facts import FEATURES, compile_features, prompt_section
+from kfs.bench.facts import FEATURES, Facts, compile_features, prompt_section
 from kfs.bench.processors import ARCHITECTURES, architecture, load_hardware, occupancy, speed_of_light_us
 from kfs.bench.sandbox import Zygote
 from kfs.bench.sass import instruction_class, read_resources
 from kfs.cli import main
 from kfs.errors import SchemaError, TaskError, UnknownNameError
-from kfs.records import Kernel
+from kfs.records import Kernel, read_records, write_records
 from kfs.tasks import Task, case, normal
 
 for package in ("cuda.bindings", "triton"):
@@ -421,6 +421,12 @@ def test_a_prompt_section_says_what_a_reader_of_the_text_cannot_know():
     for words in ("sm_90", "4 x 1 x 1 blocks of 256 threads", "no spills", "8 blocks (64 warps, 100%)", "limited by threads"):
         assert words in text
     assert "No kernel can take less than" in text and len(text) < 900
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_facts_survive_the_disk(tmp_path, suffix):
+    facts = [compile_kernel(cuda(s), task=SUM, case=TINY) for s in (ADD, REDUCE, FAULTS["syntax"][0])]
+    assert read_records(Facts, write_records(facts, tmp_path / f"facts{suffix}")) == facts
 
 
 def test_shapes_of_a_case_are_made_once(monkeypatch):
