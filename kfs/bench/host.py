@@ -19,7 +19,7 @@ from kfs.errors import HarnessError
 from kfs.records import Kernel
 from kfs.tasks import Case, Task
 
-_MEMORY_BYTES = 4 << 30
+_MEMORY_BYTES = 2 << 30
 
 
 class HostDevice(LiveDevice):

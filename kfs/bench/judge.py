@@ -191,8 +191,8 @@ def admit(task: Task, cases: Sequence[Case], rng: np.random.Generator) -> None:
     """Refuse a degenerate task: one whose check a kernel passes that computes nothing.
 
     Tries zeros, ones, a constant, broadcast values, each input itself, and the answer to other inputs, for each output alone;
-    and whether each input matters at all. An impostor that passes in half of the cases or more refuses the task: a single case
-    may be trivial, as the state before the first chunk is.
+    and whether each input matters at all. An impostor that passes in half of the cases or more, and on every stress as well,
+    refuses the task: a single case may be trivial, as the state before the first chunk is.
 
     Raises
     ------
@@ -208,24 +208,35 @@ def admit(task: Task, cases: Sequence[Case], rng: np.random.Generator) -> None:
             raise TaskError(f"{where}: the reference's outputs are not finite; scale the inputs")
         if (found := fault(expected, expected.reference)) is not None:
             raise TaskError(f"{where}: the reference fails its own check ({found}); widen the tolerance or mend the reference")
-        fakes = _impostors(inputs, expected)
-        fakes["the answer to other inputs"] = expect(task, task.make_inputs(case, rng)).reference
-        for name, fake in fakes.items():
-            for i, part in enumerate(fake):
-                alone = tuple(part if j == i else y for j, y in enumerate(expected.reference))
-                if part is not expected.reference[i] and value_fault(expected, alone) is None:
-                    passed[i, name] += 1
-        other = task.make_inputs(case, rng)
-        for i in range(len(inputs)):
-            swapped = expect(task, (*inputs[:i], other[i], *inputs[i + 1 :])).reference
-            if value_fault(expected, swapped) is None and not torch.equal(inputs[i], other[i]):
-                passed[-1, f"the answer to another input {i}"] += 1
-    for (i, name), n in passed.items():
-        if 2 * n >= len(cases):
-            raise TaskError(
-                f"task {task.name!r}: {name} passes as {'every output' if i < 0 else f'output {i}'} in {n} of {len(cases)} cases "
-                f"({', '.join(c.name for c in cases)}); the task is degenerate, change its inputs or tolerance"
-            )
+        passed.update(_survivors(task, inputs, expected, task.make_inputs(case, rng)))
+    suspects = {which for which, n in passed.items() if 2 * n >= len(cases)}
+    for name in task.stresses if suspects else ():
+        inputs, other = (stress(name, task, task.make_inputs(cases[0], rng), rng) for _ in range(2))
+        (expected,) = expect_sets(task, [inputs], stressed=True)
+        if expected.finite and not all(torch.equal(a, b) for a, b in zip(inputs, other, strict=True)):
+            suspects &= _survivors(task, inputs, expected, other)
+    for i, name in sorted(suspects, key=lambda x: (x[0] < 0, list(passed).index(x))):
+        raise TaskError(
+            f"task {task.name!r}: {name} passes as {'every output' if i < 0 else f'output {i}'} in {passed[i, name]} of "
+            f"{len(cases)} cases ({', '.join(c.name for c in cases)}); the task is degenerate, change its inputs or tolerance"
+        )
+
+
+def _survivors(task: Task, inputs: tuple, expected: Expected, other: tuple) -> set[tuple[int, str]]:
+    """Impostors that pass the check for these inputs: output (-1 for all of them at once) and name."""
+    found = set()
+    fakes = _impostors(inputs, expected)
+    fakes["the answer to other inputs"] = expect(task, other).reference
+    for name, fake in fakes.items():
+        for i, part in enumerate(fake):
+            alone = tuple(part if j == i else y for j, y in enumerate(expected.reference))
+            if part is not expected.reference[i] and value_fault(expected, alone) is None:
+                found.add((i, name))
+    for i in range(len(inputs)):
+        swapped = expect(task, (*inputs[:i], other[i], *inputs[i + 1 :])).reference
+        if value_fault(expected, swapped) is None and not torch.equal(inputs[i], other[i]):
+            found.add((-1, f"the answer to another input {i}"))
+    return found
 
 
 def library_only(kernel: Kernel) -> bool:

@@ -21,12 +21,13 @@ import numpy as np
 from kfs.bench import HARNESS, Target
 from kfs.bench.judge import admit, expect_sets, library_only, stress
 from kfs.bench.machine import environment
-from kfs.bench.sandbox import Child, Zygote
-from kfs.bench.side import CaseSets, Side, Verdict, lay_out, leak_bytes
+from kfs.bench.sandbox import Child, Reply, Zygote
+from kfs.bench.side import CaseSets, Rotation, Side, Verdict, lay_out, leak_bytes
 from kfs.bench.timing import (
     Estimate,
     bimodal,
     clock_fault,
+    crowded_log2,
     drift_log2,
     estimate,
     inside_one_bin,
@@ -35,7 +36,7 @@ from kfs.bench.timing import (
     unstable,
 )
 from kfs.errors import HarnessError
-from kfs.records import Alone, Block, Hardware, Kernel, Measurement, Status
+from kfs.records import Alone, Block, GraphTiming, Hardware, Kernel, Measurement, Status
 from kfs.speedup import STUDY_BINS
 from kfs.tasks import Case, Task, reference_function
 
@@ -45,6 +46,7 @@ _EXTRA_SETTLE = 3
 _SETTLED = 0.1
 _LEAK_BYTES = 64 << 10
 _DRIFT_LOG2 = 0.3
+_CROWDED_LOG2 = 1.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Run:
     flags: list[str] = field(default_factory=list)
     leaks: list[float] = field(default_factory=list)
     attempts: set[str] = field(default_factory=set)
+    graph: list[GraphTiming] = field(default_factory=list)
     result: Estimate | None = None
     stop: str = "budget"
 
@@ -88,6 +91,9 @@ class LiveDevice:
     deny : iterable of str
         Isolation layers to go without, for tests; see ``kfs.bench.confine.LAYERS``.
     """
+
+    clock = "perf_counter_ns"
+    """What ``reference_ns`` and ``candidate_ns`` are read from."""
 
     def __init__(self, hardware: Hardware, languages: tuple[str, ...], *, deny: Iterable[str] = ()):
         self.hardware, self.languages = hardware, languages
@@ -114,6 +120,37 @@ class LiveDevice:
     def _calibrate(self, task: Task, timed: list[CaseSets], cases: tuple[Case, ...], target: Target) -> list[CaseSets]:
         """The same sets with what staging costs beside the calls, and the speed of light of every case."""
         raise NotImplementedError
+
+    def _environment(self) -> dict[str, str]:
+        """What decided the measurements beside versions and target."""
+        return {}
+
+    def _affordable(self, task: Task, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+        """Those of a preset's cases that admission and stresses can be tried on."""
+        return cases
+
+    def _distinct(self, task: Task, case: Case, n_sets: int) -> int:
+        """How many different value sets stand for ``n_sets`` of a case; fewer repeat in turn."""
+        return n_sets
+
+    def _clock_fault(self, blocks: list[Block], staging: dict) -> str | None:
+        """Whether stamps and the clock outside disagree, in words."""
+        return clock_fault(blocks, staging)
+
+    def _resident(self, side: Side) -> int:
+        """Memory a side's process holds, bytes."""
+        return side.child.memory().get("RssAnon", 0)
+
+    def _block_facts(self, reference: Reply, candidate: Reply) -> dict:
+        """Further fields of a block."""
+        return {}
+
+    def _after_cases(self, sets: TaskSets, reference: Side, candidate: Side, target: Target, pair: int, run: Run) -> None:
+        """What is measured beside plain calls, at the end of a child pair."""
+
+    def _flags(self, run: Run) -> list[str]:
+        """Flags of this kind of device."""
+        return []
 
     def measure(
         self,
@@ -185,7 +222,8 @@ class LiveDevice:
             "task_id": task.task_id,
             "hardware": self.hardware.name,
             "harness": HARNESS,
-            "environment": {**environment(), "target": target.describe(), "sandbox": holding},
+            "environment": {**environment(), **self._environment(), "target": target.describe(), "sandbox": holding},
+            "clock": self.clock,
             "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "first_call_ms": run.first_call_ms,
             "seconds": time.monotonic() - start,
@@ -199,8 +237,9 @@ class LiveDevice:
         return Measurement(
             **common,
             status=Status.OK,
-            flags=_flags(kernel, run) + tried,
+            flags=_flags(kernel, run) + self._flags(run) + tried,
             blocks=run.blocks,
+            graph=run.graph,
             alone=run.alone,
             speedup=result.speedup,
             speedup_low=result.low,
@@ -214,6 +253,8 @@ class LiveDevice:
     def _check(self, kernel: Kernel, sets: TaskSets, target: Target, jit: str, run: Run) -> None:
         """Everything that is checked and not timed, in a process of its own whose fresh memory is poisoned."""
         with self._side(sets.nbytes, target, run, jit=jit, compiles=True, poison=True) as side:
+            if side.child.setup_ns:
+                run.first_call_ms["context"] = side.child.setup_ns / 1e6
             run.first_call_ms["import"] = side.load(kernel).elapsed_ns / 1e6
             for one in sets.timed:
                 run.first_call_ms[one.name] = side.block(one, [0], "check").durations_ns[0] / 1e6
@@ -239,11 +280,11 @@ class LiveDevice:
             over = target.seconds is not None and n >= 3 and time.monotonic() - start > target.seconds
             if n not in target.looks and not over:
                 continue
-            if (wrong := clock_fault(run.blocks, staging)) is not None:
+            if (wrong := self._clock_fault(run.blocks, staging)) is not None:
                 raise Verdict(Status.REJECTED, "timing", wrong)
             if (wrong := light_fault(run.blocks, floors)) is not None:
                 raise Verdict(Status.IMPLAUSIBLE, "timing", wrong)
-            if (wrong := slowed(run.blocks, run.alone)) is not None:
+            if (wrong := slowed(run.alone)) is not None:
                 raise Verdict(Status.REJECTED, "timing", wrong)
             final = over or n == target.looks[-1]
             run.result = estimate(run.blocks, level=1 - target.alpha(n, looked=looked, final=final))
@@ -273,6 +314,7 @@ class LiveDevice:
                     candidate.load(kernel)
                     for one in sets.timed:
                         self._case(one, reference, candidate, target, calls[one.name], dict(at), pair, run)
+                    self._after_cases(sets, reference, candidate, target, pair, run)
                     candidate.require_quiet("timing")
                 at = {s.name: len(s.inputs) - target.max_calls for s in sets.timed}
                 run.alone.append(self._lone(reference, lone, at, calls[lone.name], pair, "after"))
@@ -321,7 +363,7 @@ class LiveDevice:
                 last = now
                 continue
             timed += 1
-            rss.append(candidate.child.memory().get("RssAnon", 0))
+            rss.append(self._resident(candidate))
             run.blocks.append(
                 Block(
                     case=one.name,
@@ -330,6 +372,7 @@ class LiveDevice:
                     candidate_ns=list(ran[candidate].durations_ns),
                     reference_cpu_ns=ran[reference].cpu_ns,
                     candidate_cpu_ns=ran[candidate].cpu_ns,
+                    **self._block_facts(ran[reference], ran[candidate]),
                 )
             )
         if len(rss) > 1:
@@ -367,13 +410,14 @@ class LiveDevice:
         key = (task.task_id, task.reference.kernel_id, task.name, preset, n_sets)
         if key not in self._sets:
             self._sets.clear()  # one task's sets at a time fit in memory
-            admit(task, task.preset(preset), self._rng)
+            affordable = self._affordable(task, task.preset(preset))
+            admit(task, affordable, self._rng)
             reference = reference_function(task)
             timed = [self._draw(task, case, n_sets, target.max_calls, reference) for case in task.preset(preset)]
             timed = self._calibrate(task, timed, task.preset(preset), target)
             held_out = task.preset(task.held_out) if task.held_out and task.held_out != preset else ()
             checked = [self._draw(task, case, 2, 2, reference) for case in held_out]
-            for case in (*held_out[:1], task.preset(preset)[0]):
+            for case in dict.fromkeys((*held_out[:1], affordable[0])):
                 for name in task.stresses:
                     sets = self._draw(task, case, 1, 1, reference, name=name)
                     if sets.expected[0].finite:  # what the reference itself cannot do is not asked of a kernel
@@ -384,11 +428,13 @@ class LiveDevice:
         return self._sets[key]
 
     def _draw(self, task: Task, case: Case, n_sets: int, n_calls: int, reference, *, name: str = "") -> CaseSets:
-        inputs = [tuple(x.contiguous() for x in task.make_inputs(case, self._rng)) for _ in range(n_sets)]
+        distinct = self._distinct(task, case, n_sets)
+        inputs = [tuple(x.contiguous() for x in task.make_inputs(case, self._rng)) for _ in range(distinct)]
         if name:
             inputs = [stress(name, task, x, self._rng) for x in inputs]
         expected = expect_sets(task, inputs, reference, stressed=bool(name))
         slots, nbytes = lay_out(inputs[0], expected[0].reference, max(n_calls, 3))
+        inputs, expected = (x if distinct == n_sets else Rotation(x, n_sets) for x in (inputs, expected))
         return CaseSets(f"{case.name} {name}".rstrip(), inputs, expected, slots, nbytes)
 
 
@@ -400,6 +446,7 @@ def _flags(kernel: Kernel, run: Run) -> list[str]:
         f"borderline {low}-{high}": low != high,
         "unstable": unstable(run.blocks),
         "bimodal": bimodal(run.blocks),
+        "slows_reference": crowded_log2(run.blocks, run.alone) > _CROWDED_LOG2,
         "drift": drift_log2(run.alone) > _DRIFT_LOG2,
         "leak": bool(run.leaks) and statistics.median(run.leaks) > _LEAK_BYTES,
         "library_only": library_only(kernel),

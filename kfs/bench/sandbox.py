@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from kfs.bench.child import (
@@ -49,7 +49,10 @@ from kfs.errors import HarnessError
 
 # What a child may know of the caller's environment: no tokens, no keys.
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+_GPU_ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CC", "TRITON_LIBCUDA_PATH")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+_ONE_THREAD = {"OMP_THREAD_LIMIT": "1", "OMP_WAIT_POLICY": "PASSIVE"}  # whatever the kernel asks for
 
 # glibc: keep freed memory, so that outputs past 1 MB do not cost page faults in one process and none in the next.
 _WARM_ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
@@ -70,6 +73,8 @@ class Reply:
     """How long the judge waited."""
     cpu_ns: int = 0
     """CPU time the kernel accounts to the process, all its threads, over the request."""
+    device_ns: tuple[int, ...] = ()
+    """GPU only: one a call, time between events."""
 
 
 class ChildDied(Exception):
@@ -137,21 +142,30 @@ class Child:
         self.memory_limit: int | None = None
         self.layers: list[Layer] = []
         self.strays = 0
+        self.setup_ns = 0
+        """GPU only: how long it took to make a context."""
 
-    def load(self, source: str, entry: str, deadline_s: float) -> Reply:
+    def load(self, source: str, entry: str, deadline_s: float, *, language: str = "python") -> Reply:
         """Import the kernel's source in the child."""
-        return self.ask({"do": "load", "source": source, "entry": entry}, deadline_s)
+        return self.ask({"do": "load", "source": source, "entry": entry, "language": language}, deadline_s)
 
-    def call(self, calls: list[CallSlots], deadline_s: float, *, hold: bool = False) -> Reply:
+    def call(self, calls: list[CallSlots], deadline_s: float, *, hold: bool = False, do: str = "call") -> Reply:
         """Run the kernel once for each element of ``calls``, in order; one duration each.
 
-        With ``hold`` outputs stay alive until the last call, so that a kernel which returns one buffer twice is found.
+        With ``hold`` outputs stay alive until the last call, so that a kernel which returns one buffer twice is found. On a GPU
+        ``do`` may be ``graph``, and outputs stay there until ``collect``.
         """
         layout = [[[astuple(s) for s in part] for part in (c.inputs, c.outputs)] for c in calls]
-        reply = self.ask({"do": "call", "calls": layout, "hold": hold}, deadline_s)
+        reply = self.ask({"do": do, "calls": layout, "hold": hold}, deadline_s)
+        if self.setup_ns:
+            reply = replace(reply, durations_ns=reply.durations_ns[: len(calls)], device_ns=reply.durations_ns[len(calls) :])
         if reply.code == OK and len(reply.durations_ns) != len(calls):
             raise ChildDied("protocol", f"{len(reply.durations_ns)} durations for {len(calls)} calls")
         return reply
+
+    def collect(self, deadline_s: float) -> Reply:
+        """GPU only: have what the last block read and wrote copied to the arena."""
+        return self.ask({"do": "collect"}, deadline_s)
 
     def ask(self, request: dict, deadline_s: float) -> Reply:
         """Send a request, let the child run until it answers, stop it again.
@@ -210,7 +224,11 @@ class Child:
     def hello(self) -> None:
         """Read the child's first frame: which layers hold. Sent before any candidate code is there."""
         try:
-            self.layers = [Layer(*x) for x in json.loads(self._reply(0, time.monotonic() + 60)[2])]
+            code, stamps, text, _ = self._reply(0, time.monotonic() + 60)
+            if code != OK:
+                raise HarnessError(f"a child could not be set up: {text}")
+            self.layers = [Layer(*x) for x in json.loads(text)]
+            self.setup_ns = stamps[0] if stamps else 0
         except (ChildDied, TimeoutError, ValueError) as error:
             raise HarnessError(f"a child could not be set up: {self._end()}") from error
         if self.memory_bytes is not None and (size := self.memory().get("VmSize")):
@@ -290,6 +308,8 @@ class Zygote:
     ----------
     deny : iterable of str
         Isolation layers to go without, for tests; see ``kfs.bench.confine.LAYERS``.
+    engine : str
+        What its children run kernels on: host or cuda.
 
     Attributes
     ----------
@@ -297,15 +317,17 @@ class Zygote:
         Which layers hold here, after the first child.
     """
 
-    def __init__(self, *, deny: Iterable[str] = ()):
+    def __init__(self, *, deny: Iterable[str] = (), engine: str = "host"):
+        self._engine = engine
         _sweep_scratch()
         self._scratch = Path(tempfile.mkdtemp(prefix=f"kfs-{os.getpid()}-"))
         self._spawned = 0
         ours, theirs = socket.socketpair()
-        environment = {k: v for k, v in os.environ.items() if k in _ENVIRONMENT}
-        environment |= dict.fromkeys(_THREAD_VARIABLES, "1") | _WARM_ALLOCATOR
+        wanted = _ENVIRONMENT + (_GPU_ENVIRONMENT if engine == "cuda" else ())
+        environment = {k: v for k, v in os.environ.items() if k in wanted}
+        environment |= dict.fromkeys(_THREAD_VARIABLES, "1") | _ONE_THREAD | _WARM_ALLOCATOR
         environment |= {"PYTHONDONTWRITEBYTECODE": "1", "HOME": str(self._scratch), "TMPDIR": str(self._scratch)}
-        arguments = f"{theirs.fileno()}, {str(self._scratch)!r}, {sorted(deny)!r}"
+        arguments = f"{theirs.fileno()}, {str(self._scratch)!r}, {sorted(deny)!r}, {engine!r}"
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"from kfs.bench.child import zygote_main; zygote_main({arguments})"],
             pass_fds=[theirs.fileno()],
@@ -321,20 +343,22 @@ class Zygote:
     def spawn(
         self,
         arena_bytes: int,
-        core: int,
+        core: int | list[int],
         memory_bytes: int | None,
         *,
         alone: bool,
         jit: str = "",
         compiles: bool = False,
         poison: bool = False,
+        deny: Iterable[str] = (),
+        wait: bool = True,
     ) -> Child:
         """Fork a child with an arena of its own, pinned to ``core``.
 
         Parameters
         ----------
         arena_bytes : int
-        core : int
+        core : int or list of int
         memory_bytes : int or None
             Address space a kernel may add.
         alone : bool
@@ -345,6 +369,10 @@ class Zygote:
             Whether this child may write there.
         poison : bool
             Fill fresh memory with a pattern, for checks that are not timed.
+        deny : iterable of str
+            Layers this child goes without, besides the zygote's.
+        wait : bool
+            False: return at once; call ``Child.hello`` before anything else.
 
         Raises
         ------
@@ -355,7 +383,7 @@ class Zygote:
         ours, theirs = socket.socketpair()
         self._spawned += 1
         options = {"number": self._spawned, "nbytes": arena.nbytes, "core": core, "memory": memory_bytes, "alone": alone}
-        options |= {"jit": jit, "compiles": compiles, "poison": poison}
+        options |= {"jit": jit, "compiles": compiles, "poison": poison, "deny": sorted(deny), "engine": self._engine}
         try:
             socket.send_fds(self._sock, [b"F" + json.dumps(options).encode()], [theirs.fileno(), arena.fd])
             number, fds = self._answer("fork", fds=1)
@@ -366,6 +394,10 @@ class Zygote:
         finally:
             theirs.close()
         child = Child(self, int(number), fds[0], ours, arena, memory_bytes)
+        return self.greet(child) if wait else child
+
+    def greet(self, child: Child) -> Child:
+        """Wait until a child that was spawned is set up."""
         try:
             child.hello()
         except HarnessError:

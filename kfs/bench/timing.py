@@ -36,7 +36,7 @@ CLOCK_SLACK_NS = 50_000.0
 LIGHT_MARGIN = 0.8
 """Faster than this share of the speed-of-light bound is implausible."""
 SLOWED_LOG2 = 0.4
-"""A reference this much slower beside the candidate than alone, in log2, was slowed by it."""
+"""A reference alone this much slower after the candidate than before it, in log2, was slowed by it."""
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,21 @@ def light_fault(blocks: Sequence[Block], floor_ns: dict[str, float]) -> str | No
     return None
 
 
-def slowed(blocks: Sequence[Block], alone: Sequence[Alone]) -> str | None:
-    """Whether the reference runs slower beside the candidate than alone, beyond noise, in words; None if not.
+def slowed(alone: Sequence[Alone]) -> str | None:
+    """Whether the reference runs slower alone after the candidate than before it, beyond noise, in words; None if not.
 
-    The slower of the two times alone counts; the median over child pairs must pass ``SLOWED_LOG2`` and three times the spread.
+    The median over child pairs must pass ``SLOWED_LOG2`` and three times its standard error.
+    """
+    shifts = _moves(alone)
+    if len(shifts) >= 3 and (center := float(np.median(shifts))) > max(SLOWED_LOG2, 3 * _median_error(shifts)):
+        return f"the reference alone runs {2**center:.2f} times slower after this kernel than before it"
+    return None
+
+
+def crowded_log2(blocks: Sequence[Block], alone: Sequence[Alone]) -> float:
+    """How much slower the reference runs beside the candidate than alone, log2, median over child pairs.
+
+    Some of it is honest: a neighbour's data evict the reference's from the caches.
     """
     shifts = []
     for pair in sorted({a.child_pair for a in alone}):
@@ -203,15 +214,18 @@ def slowed(blocks: Sequence[Block], alone: Sequence[Alone]) -> str | None:
         beside = [np.median(b.reference_ns) for b in blocks if b.child_pair == pair and b.case == own[0].case]
         if beside:
             shifts.append(math.log2(float(np.median(beside)) / max(float(np.median(a.reference_ns)) for a in own)))
-    if len(shifts) >= 3 and (center := float(np.median(shifts))) > max(SLOWED_LOG2, 3 * _median_error(shifts)):
-        return f"the reference runs {2**center:.2f} times slower beside this kernel than before it came and after it went"
-    return None
+    return float(np.median(shifts)) if shifts else 0.0
 
 
 def drift_log2(alone: Sequence[Alone]) -> float:
     """How far the reference alone moved from before a child pair to after it, log2; median of absolute values over pairs."""
+    moves = _moves(alone)
+    return float(np.median(np.abs(moves))) if moves else 0.0
+
+
+def _moves(alone: Sequence[Alone]) -> list[float]:
+    """log2 of the reference's time alone after a child pair over the one before, for each pair that has both."""
     by_pair: dict[int, dict[str, float]] = defaultdict(dict)
     for a in alone:
         by_pair[a.child_pair][a.when] = float(np.median(a.reference_ns))
-    moves = [abs(math.log2(m["after"] / m["before"])) for m in by_pair.values() if len(m) == 2]
-    return float(np.median(moves)) if moves else 0.0
+    return [math.log2(m["after"] / m["before"]) for m in by_pair.values() if len(m) == 2]
