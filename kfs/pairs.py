@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from kfs.bench.campaign import read_folder
-from kfs.bench.timing import estimate, inside_one_bin, ratio_interval
+from kfs.bench.timing import estimate, ratio_interval
 from kfs.errors import DataError
 from kfs.records import Hardware, Kernel, Measurement, Pair, Status, content_id
 from kfs.speedup import STUDY_BINS, SpeedupBins
@@ -72,13 +72,61 @@ def library_of(kernel: Kernel) -> str:
     return "torch"
 
 
-def from_measurements(
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """An ordered pair of measured kernels with its label, before it becomes a record: light, and so quick to sift."""
+
+    anchor: Kernel
+    candidate: Kernel
+    reference_id: str
+    preset: str
+    hardware: str
+    speedup: float
+    low: float
+    high: float
+    true_bin: int
+    certain: bool
+    subset: str
+    rule: str
+
+    @property
+    def pack(self) -> str:
+        """The task."""
+        return self.anchor.task
+
+    def pair(self) -> Pair:
+        """The record."""
+        a, c = self.anchor, self.candidate
+        return Pair(
+            comparison_id=content_id(a.task, self.preset, self.hardware, a.kernel_id, c.kernel_id),
+            pack=a.task,
+            anchor_code=a.source,
+            candidate_code=c.source,
+            hardware=self.hardware,
+            aggregated_speedup=self.speedup,
+            true_bin=self.true_bin,
+            source_id=f"{a.kernel_id}:{c.kernel_id}",
+            source_search="kfs record",
+            bin_rule=self.rule,
+            speedup_low=self.low,
+            speedup_high=self.high,
+            certain=self.certain,
+            anchor_id=a.kernel_id,
+            candidate_id=c.kernel_id,
+            anchor_variant="reference" if a.kernel_id == self.reference_id else library_of(a),
+            candidate_variant="reference" if c.kernel_id == self.reference_id else library_of(c),
+            subset=self.subset,
+            group=a.task,
+        )
+
+
+def comparisons(
     measurements: Iterable[Measurement],
     kernels: Iterable[Kernel],
     *,
     level: float = 0.95,
     bins: SpeedupBins = STUDY_BINS,
-) -> list[Pair]:
+) -> list[Comparison]:
     """All ordered pairs of the kernels of each task that measured ``ok``, the reference among them.
 
     Both kernels of a pair were measured against the same reference, so the pair's speedup is the ratio of theirs and its
@@ -98,55 +146,55 @@ def from_measurements(
     for m in measurements:
         if m.status == Status.OK:
             by_task[m.task, m.preset, m.hardware].append(m)
-    pairs = []
+    result = []
     for (task, preset, hardware), ms in sorted(by_task.items()):
         found = {m.kernel_id: estimate(m.blocks, level=level) for m in ms}
         reference = ms[0].reference_id
-        for anchor, candidate in permutations(found, 2):
-            a, c = source[task, anchor], source[task, candidate]
+        asked = list(permutations(found, 2))
+        ends, subsets = [], []
+        for anchor, candidate in asked:
             # Against the reference itself, a kernel's own measurement is the pair's.
             if anchor == reference:
-                speedup, low, high = found[candidate].speedup, found[candidate].low, found[candidate].high
-                subset = "reference_to_candidate"
+                ends.append((found[candidate].speedup, found[candidate].low, found[candidate].high))
+                subsets.append("reference_to_candidate")
             elif candidate == reference:
-                speedup, low, high = 1 / found[anchor].speedup, 1 / found[anchor].high, 1 / found[anchor].low
-                subset = "candidate_to_reference"
+                ends.append((1 / found[anchor].speedup, 1 / found[anchor].high, 1 / found[anchor].low))
+                subsets.append("candidate_to_reference")
             else:
-                speedup, low, high = ratio_interval(found[anchor], found[candidate], level=level)
-                subset = "between_candidates"
-            pairs.append(
-                Pair(
-                    comparison_id=content_id(task, preset, hardware, a.kernel_id, c.kernel_id),
-                    pack=task,
-                    anchor_code=a.source,
-                    candidate_code=c.source,
-                    hardware=hardware,
-                    aggregated_speedup=speedup,
-                    true_bin=bins.index(speedup),
-                    source_id=f"{a.kernel_id}:{c.kernel_id}",
-                    source_search="kfs record",
-                    bin_rule=bins.name,
-                    speedup_low=low,
-                    speedup_high=high,
-                    certain=inside_one_bin(low, high, bins),
-                    anchor_id=a.kernel_id,
-                    candidate_id=c.kernel_id,
-                    anchor_variant="reference" if anchor == reference else library_of(a),
-                    candidate_variant="reference" if candidate == reference else library_of(c),
-                    subset=subset,
-                    group=task,
-                )
-            )
-    return pairs
+                ends.append(ratio_interval(found[anchor], found[candidate], level=level))
+                subsets.append("between_candidates")
+        labels = bins.index(np.array(ends).reshape(-1, 3))  # of all at once: thousands of single look-ups take seconds
+        for (anchor, candidate), (speedup, low, high), (true_bin, lowest, highest), subset in zip(
+            asked, ends, labels.tolist(), subsets, strict=True
+        ):
+            kernels_of_pair = source[task, anchor], source[task, candidate]
+            label = (speedup, low, high, true_bin, lowest == highest, subset, bins.name)
+            result.append(Comparison(*kernels_of_pair, reference, preset, hardware, *label))
+    return result
+
+
+def from_measurements(
+    measurements: Iterable[Measurement],
+    kernels: Iterable[Kernel],
+    *,
+    level: float = 0.95,
+    bins: SpeedupBins = STUDY_BINS,
+) -> list[Pair]:
+    """The records of :func:`comparisons`, with its parameters. Where only some are wanted, sift the comparisons first."""
+    return [c.pair() for c in comparisons(measurements, kernels, level=level, bins=bins)]
 
 
 def balance(pairs: Sequence[Pair], per_bin: int, rng: np.random.Generator) -> list[Pair]:
     """At most ``per_bin`` pairs of each bin within each pack, drawn without replacement; original order kept."""
+    return [pairs[i] for i in balanced(pairs, per_bin, rng)]
+
+
+def balanced(pairs: Sequence[Pair | Comparison], per_bin: int, rng: np.random.Generator) -> list[int]:
+    """Positions of the pairs that :func:`balance` keeps, in order."""
     cells: dict[tuple[str, int], list[int]] = defaultdict(list)
     for i, pair in enumerate(pairs):
         cells[pair.pack, pair.true_bin].append(i)
-    chosen = {int(i) for _, rows in sorted(cells.items()) for i in rng.permutation(rows)[:per_bin]}
-    return [p for i, p in enumerate(pairs) if i in chosen]
+    return sorted(int(i) for _, rows in sorted(cells.items()) for i in rng.permutation(rows)[:per_bin])
 
 
 def stratified_sample(pairs: Sequence[Pair], n: int, rng: np.random.Generator) -> list[Pair]:

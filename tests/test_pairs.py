@@ -79,6 +79,14 @@ def test_failed_kernels_make_no_pairs():
     assert kp.from_measurements([measurements[0], failed], kernels) == []
 
 
+def test_comparisons_sifted_first_give_the_pairs_sifted_afterwards():
+    measurements, kernels = records([1.0, 1.6, 3.1, 2.9, 0.7, 1.1], spread=0.05)
+    pairs, light = kp.from_measurements(measurements, kernels), kp.comparisons(measurements, kernels)
+    kept = kp.balance(pairs, 1, np.random.default_rng(0))
+    assert kept == [c.pair() for c in kp.balance(light, 1, np.random.default_rng(0))]
+    assert 0 < len(kept) < len(pairs)
+
+
 def test_balance_keeps_at_most_so_many_a_bin_and_pack(rng):
     pairs = make_pairs()
     kept = kp.balance(pairs, 3, rng)

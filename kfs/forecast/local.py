@@ -10,6 +10,7 @@ by how much.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import time
 from collections.abc import Sequence
@@ -168,6 +169,8 @@ class Local:
     def _device(self) -> str:
         if self.device != "auto":
             return self.device
+        if not _has_driver():
+            return "cpu"
         import torch
 
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -209,6 +212,15 @@ def _model_folder(model: str) -> Path:
     if not (folder / "config.json").is_file():
         raise DataError(f"model {model!r}: no config.json there; give the path of a model's folder, or 'smollm2'")
     return folder
+
+
+def _has_driver() -> bool:
+    """Whether this machine has NVIDIA's driver. Asked first: importing torch to learn of a CPU takes seconds."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _need_transformers() -> None:

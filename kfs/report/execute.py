@@ -7,12 +7,14 @@ process's own end. What went wrong is written beside the log. Ends itself when t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 EXIT_CELL_FAILED = 3
@@ -30,6 +32,23 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@contextlib.contextmanager
+def no_uri_grammar() -> Iterator[None]:
+    """Import notebook libraries without the grammar of URIs that jsonschema builds at import, which takes two seconds.
+
+    No field of a notebook is a URI, and jsonschema does without the module where it is not installed.
+    """
+    name = "rfc3987_syntax"
+    absent = name not in sys.modules
+    if absent:
+        sys.modules[name] = None
+    try:
+        yield
+    finally:
+        if absent:
+            del sys.modules[name]
 
 
 def code_cells(path: Path) -> list:
@@ -58,9 +77,10 @@ def execute(job: dict[str, str]) -> int:
         ``notebook`` (source), ``partial`` (executed notebook, growing), ``error`` (written on failure), ``progress`` (the
         kernel's stderr as it comes), ``study``, ``overrides``, ``out_dir``.
     """
-    import papermill
-    from nbclient.exceptions import DeadKernelError
-    from papermill.exceptions import PapermillExecutionError
+    with no_uri_grammar():
+        import papermill
+        from nbclient.exceptions import DeadKernelError
+        from papermill.exceptions import PapermillExecutionError
 
     partial = Path(job["partial"])
     try:

@@ -24,8 +24,8 @@ from kfs.errors import SchemaError
 PACKAGE = Path(kfs.__file__).parent
 ENTRY = "kfs.report.run"
 """What ``kfs.start`` imports."""
-READ = ("tasks/*/task.py", "forecast/templates/*")
-"""Files that are read, not imported: what tasks say of themselves, and prompts."""
+READ = ("tasks/*/task.py", "tasks/*/reference.py", "forecast/templates/*")
+"""Files that are read, not imported: what tasks say of themselves, their references, and prompts."""
 LIBRARIES = (
     "numpy",
     "scipy",

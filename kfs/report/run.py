@@ -140,7 +140,7 @@ class Run:
             if file.is_file() and stamp.is_file() and stamp.read_text() == key:
                 self._pairs = read_records(Pair, file)
             else:
-                self._pairs = sources.load_pairs(self.config, self.rng("balance"))
+                self._pairs = sources.load_pairs(self.config, self.rng("balance"), lambda: self._embedded)
                 stamp.unlink(missing_ok=True)
                 write_records(self._pairs, file)
                 atomic_write(stamp, key.encode())

@@ -17,6 +17,7 @@ import yaml
 from kfs.errors import MissingDependencyError
 from kfs.pairs import REFERENCE_SUBSETS
 from kfs.records import atomic_write
+from kfs.report.execute import no_uri_grammar
 
 TEMPLATES = Path(__file__).parent / "templates"
 HEADLINES = {
@@ -91,8 +92,9 @@ def _code_colours() -> str:
 def notebook_body(path: Path) -> str:
     """An executed notebook as HTML: its code folded, progress bars and papermill's own cell left out."""
     try:
-        import nbformat
-        from nbconvert import HTMLExporter
+        with no_uri_grammar():
+            import nbformat
+            from nbconvert import HTMLExporter
     except ImportError as error:
         raise MissingDependencyError(f"the site needs nbconvert ({error}); install it with: pip install -e .[lab]") from error
 

@@ -7,7 +7,7 @@ are forecast or scored.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,10 +19,13 @@ from kfs.report.config import CudaL1Data, EmbeddedData, StudyConfig, config_dige
 from kfs.report.provenance import code_digest, versions
 
 if TYPE_CHECKING:
-    from kfs.pairs import Fold
+    from kfs.pairs import Comparison, Fold
     from kfs.records import Hardware, Kernel, Measurement, Pair
 
+    Records = tuple[list[Measurement], list[Kernel], Hardware]
+
 T = TypeVar("T")
+C = TypeVar("C", "Comparison", "Pair")
 
 
 def records_folder(data: EmbeddedData) -> Path:
@@ -104,19 +107,17 @@ def spread(items: Sequence[T], n: int | None) -> list[T]:
     return [items[i * len(items) // n] for i in range(n)]
 
 
-def _some_packs(pairs: list[Pair], n: int | None) -> list[Pair]:
-    """Pairs of about ``n`` packs, spread over the packs of each split."""
-    if n is None:
-        return pairs
+def _some_packs(packs: Iterable[tuple[str, str]], n: int | None) -> set[str]:
+    """About ``n`` of the packs, given as (split, pack), spread over the packs of each split; all of them where ``n`` is None."""
     by_split: dict[str, list[str]] = {}
-    for split, pack in sorted({(p.split, p.pack) for p in pairs}):
+    for split, pack in sorted(set(packs)):
         by_split.setdefault(split, []).append(pack)
     total = sum(map(len, by_split.values()))
-    kept = {pack for packs in by_split.values() for pack in spread(packs, max(1, round(n * len(packs) / total)))}
-    return [p for p in pairs if p.pack in kept]
+    share = lambda names: None if n is None else max(1, round(n * len(names) / total))
+    return {pack for names in by_split.values() for pack in spread(names, share(names))}
 
 
-def embedded_records(config: StudyConfig) -> tuple[list[Measurement], list[Kernel], Hardware]:
+def embedded_records(config: StudyConfig) -> Records:
     """Measurements, kernels and hardware of an embedded study, all tasks."""
     from kfs import pairs as rooms
 
@@ -130,23 +131,34 @@ def pairs_key(config: StudyConfig) -> str:
     return content_id(str(config.seed), repr(config.data), repr(data), code, repr(versions()), length=64)
 
 
-def load_pairs(config: StudyConfig, rng: np.random.Generator) -> list[Pair]:
-    """Every pair a study looks at, in a fixed order: all that start at the reference, the others balanced over bins by task."""
+def load_pairs(config: StudyConfig, rng: np.random.Generator, records: Callable[[], Records] | None = None) -> list[Pair]:
+    """Every pair a study looks at, in a fixed order: all that start at the reference, the others balanced over bins by task.
+
+    ``records`` gives what :func:`embedded_records` would read, to a caller that keeps them.
+    """
     from kfs import pairs as rooms
 
     if isinstance(config.data, CudaL1Data):
         from kfs.data import cuda_l1
 
         every = cuda_l1.pairs(cuda_l1.load_rows(config.data.gpus))
-    else:
-        measurements, kernels, _ = embedded_records(config)
-        every = rooms.from_measurements(measurements, kernels)
-    every = _some_packs(every, config.data.max_packs)
-    if config.data.per_bin is None:
+        kept = _some_packs([(p.split, p.pack) for p in every], config.data.max_packs)
+        return _balanced([p for p in every if p.pack in kept], config.data.per_bin, rng)
+    measurements, kernels, _ = records() if records else embedded_records(config)
+    kept = _some_packs([("", m.task) for m in measurements], config.data.max_packs)
+    asked = rooms.comparisons([m for m in measurements if m.task in kept], kernels)
+    return [c.pair() for c in _balanced(asked, config.data.per_bin, rng)]
+
+
+def _balanced(every: list[C], per_bin: int | None, rng: np.random.Generator) -> list[C]:
+    """All that start at the reference, at most ``per_bin`` of the others in each bin of each pack; original order kept."""
+    from kfs import pairs as rooms
+
+    if per_bin is None:
         return every
-    others = [p for p in every if p.subset not in rooms.REFERENCE_SUBSETS]
-    kept = {p.comparison_id for p in rooms.balance(others, config.data.per_bin, rng)}
-    return [p for p in every if p.subset in rooms.REFERENCE_SUBSETS or p.comparison_id in kept]
+    others = [i for i, p in enumerate(every) if p.subset not in rooms.REFERENCE_SUBSETS]
+    dropped = set(others) - {others[i] for i in rooms.balanced([every[i] for i in others], per_bin, rng)}
+    return [p for i, p in enumerate(every) if i not in dropped]
 
 
 def suspect_pairs(config: StudyConfig) -> list[Pair]:

@@ -107,6 +107,7 @@ def test_forecasts_on_a_cpu_and_on_cuda_are_never_taken_for_each_other(tiny_rand
     def model_id(device):
         return make("local", model=str(tiny_random_model), device=device).model_id()
 
+    monkeypatch.setattr("kfs.forecast.local._has_driver", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert model_id("auto") == model_id("cpu") != model_id("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

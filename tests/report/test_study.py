@@ -231,6 +231,15 @@ def test_the_lock_of_a_dead_runner_is_taken_over(tmp_path):
         pass
 
 
+def test_notebooks_are_executed_without_building_a_grammar_of_uris():
+    script = (
+        "import sys\nfrom kfs.report.execute import no_uri_grammar\n"
+        "with no_uri_grammar():\n    import papermill\n"
+        "assert 'rfc3987_syntax' not in sys.modules and 'jsonschema' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_importing_kfs_imports_nothing_heavy_and_offers_start():
     script = (
         "import sys, kfs\n"
