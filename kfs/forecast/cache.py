@@ -6,11 +6,11 @@ Losing the folder loses time, never results; forecasts are never committed.
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import importlib.util
 import json
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -18,20 +18,38 @@ from kfs.errors import SchemaError
 from kfs.forecast.query import Query
 from kfs.records import Forecast, Pair, atomic_write, content_id
 
-_IMPORT = re.compile(r"^from (kfs[\w.]*) import", re.MULTILINE)
-
 
 @cache
 def code_version(module: str) -> str:
-    """Digest of a module's source and of every kfs module it imports by ``from kfs... import`` at top level."""
+    """Digest of a module's source and of every module of its package that it imports, directly or through others."""
+    package = module.partition(".")[0]
     texts, waiting = {}, [module]
     while waiting:
         name = waiting.pop()
-        spec = None if name in texts else importlib.util.find_spec(name)
-        if spec is not None and spec.origin:
-            texts[name] = Path(spec.origin).read_text(encoding="utf-8")
-            waiting += _IMPORT.findall(texts[name])
+        path = None if name in texts else _source_file(name)
+        if path is not None:
+            texts[name] = path.read_text(encoding="utf-8")
+            waiting += [n for n in _imported(texts[name]) if n.partition(".")[0] == package]
     return content_id(*(part for name in sorted(texts) for part in (name, texts[name])))
+
+
+def _imported(source: str) -> Iterator[str]:
+    """Dotted names that a source imports at any depth, inside functions too, with every name that could be a module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _source_file(name: str) -> Path | None:
+    """A module's source; None for what is no module, such as a function imported from one."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec and spec.origin else None
 
 
 def library_versions(names: Sequence[str]) -> str:
