@@ -130,6 +130,14 @@ class Block(Record):
     """CPU time of the reference's process over the request that made the calls, staging included, nanoseconds."""
     candidate_cpu_ns: int | None = None
     """CPU time of the candidate's process over the request that made the calls, staging included, nanoseconds."""
+    reference_device_ns: list[int] = Field(default_factory=list)
+    """GPU only: time between events around every reference call on the stream it was given, nanoseconds."""
+    candidate_device_ns: list[int] = Field(default_factory=list)
+    reference_elapsed_ns: int | None = None
+    """GPU only: how long the judge waited for the request that made the calls, staging included, nanoseconds."""
+    candidate_elapsed_ns: int | None = None
+    state: str = ""
+    """GPU only: clocks, temperature and throttle reasons after the block, as ``kfs.bench.nvml.State`` writes them."""
 
 
 class Alone(Record):
@@ -141,6 +149,18 @@ class Alone(Record):
     """Whether the candidate had not started yet, or was gone."""
     reference_ns: Durations
     """Duration of every call, nanoseconds, in order."""
+
+
+class GraphTiming(Record):
+    """Calls captured into one CUDA graph, each with inputs and outputs of its own, and replayed once."""
+
+    case: str
+    child_pair: int
+    calls: int
+    """Calls in the graph."""
+    reference_ns: int | None = None
+    """Replay over calls, nanoseconds; None where the reference cannot be captured."""
+    candidate_ns: int | None = None
 
 
 class Measurement(Record):
@@ -165,6 +185,8 @@ class Measurement(Record):
     blocks: list[Block] = Field(default_factory=list)
     alone: list[Alone] = Field(default_factory=list)
     """The reference timed without the candidate, before and after each child pair."""
+    graph: list[GraphTiming] = Field(default_factory=list)
+    """GPU only: short kernels without the cost of launching them."""
     speedup: Positive | None = None
     """Reference runtime / candidate runtime, geometric mean over cases."""
     speedup_low: Positive | None = None
@@ -411,9 +433,6 @@ def write_records(records: Sequence[R], path: str | os.PathLike) -> Path:
     SchemaError
         If the suffix is neither, there are no records, kinds are mixed, or rows follow two bin rules.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path, records = Path(path), list(records)
     if not records:
         raise SchemaError(f"{path}: no records to write")
@@ -423,6 +442,9 @@ def write_records(records: Sequence[R], path: str | os.PathLike) -> Path:
     if path.suffix == ".jsonl":
         atomic_write(path, to_jsonl(records).encode())
     elif path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         rows = [{k: _arrow_safe(v) for k, v in r.model_dump().items()} for r in records]
         table = pa.Table.from_pylist(rows)
         table = table.replace_schema_metadata({"kfs_record": type(records[0]).__name__, "kfs_schema": str(SCHEMA_VERSION)})

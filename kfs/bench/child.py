@@ -77,17 +77,22 @@ def receive(sock: socket.socket, n: int) -> bytes:
     return bytes(parts)
 
 
-def zygote_main(fd: int, scratch: str, deny: list[str]) -> None:
-    """Serve fork requests on socket ``fd`` until it closes."""
+def zygote_main(fd: int, scratch: str, deny: list[str], engine: str = "host") -> None:
+    """Serve fork requests on socket ``fd`` until it closes; ``engine`` says what kernels will run on, host or cuda."""
     denied = frozenset(deny)
     layers = confine.enter_namespaces(scratch, deny=denied)
     import torch  # noqa: F401  (children inherit the import)
 
-    _warm_numba()
+    if engine == "cuda":
+        from kfs.bench import gpu_child
+
+        gpu_child.preload()
+    else:
+        _warm_numba()
     try:
-        program = confine.seccomp_program()
+        programs = [confine.seccomp_program(programs=may) for may in (False, True)]
     except (ImportError, OSError):
-        program = None
+        programs = [None, None]
     readable = confine.readable_paths()
     gc.freeze()  # children share these pages; a collection would copy them
     sock = socket.socket(fileno=fd)
@@ -108,7 +113,7 @@ def zygote_main(fd: int, scratch: str, deny: list[str]) -> None:
                 sock.sendall(f"!{error}".encode()[:60])
             if pid == 0:
                 sock.close()
-                _child_main(socket.socket(fileno=fds[0]), fds[1], options, scratch, folder, readable, program, denied)
+                _child_main(socket.socket(fileno=fds[0]), fds[1], options, scratch, folder, readable, programs, denied)
             for each in fds:
                 os.close(each)
             if pid > 0:
@@ -163,7 +168,7 @@ def _warm_numba() -> None:
         numba.njit(warm)(np.zeros(2, dtype=np.float32))
 
 
-def _child_main(sock, arena_fd: int, options: dict, scratch: str, folder: str, readable, program, denied) -> None:
+def _child_main(sock, arena_fd: int, options: dict, scratch: str, folder: str, readable, programs, denied) -> None:
     """Set up, give up what a candidate must not have, say so, then serve; never returns."""
     import torch
 
@@ -177,7 +182,8 @@ def _child_main(sock, arena_fd: int, options: dict, scratch: str, folder: str, r
     top = max(os.sysconf("SC_OPEN_MAX"), 1024) if sock.fileno() < 1024 else sock.fileno() + 1
     os.closerange(3, sock.fileno())
     os.closerange(sock.fileno() + 1, min(top, 1 << 16))
-    os.sched_setaffinity(0, {options["core"]})
+    cores = options["core"]
+    os.sched_setaffinity(0, {cores} if isinstance(cores, int) else cores)
     if options["alone"]:
         with contextlib.suppress(PermissionError):  # other work on the core should not stand inside a sample
             os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
@@ -187,17 +193,29 @@ def _child_main(sock, arena_fd: int, options: dict, scratch: str, folder: str, r
     tempfile.tempdir = folder
     jit = os.path.join(scratch, options["jit"]) if options["jit"] else folder
     os.environ |= {"TMPDIR": folder, "HOME": folder, "NUMBA_CACHE_DIR": jit, "TRITON_CACHE_DIR": jit}
+    gpu, devices = None, ()
+    if options["engine"] == "cuda":  # a context of its own, before anything is given up
+        from kfs.bench import gpu_child
+
+        try:
+            gpu = gpu_child.Engine(buffer, jit, folder, warm=os.path.join(scratch, "warm"), compiles=options["compiles"])
+        except BaseException as error:
+            _answer(sock, CALL_FAILED, text=_words(error))
+            os._exit(1)
+        readable, devices = [*readable, "/sys"], gpu_child.device_files()
     layers = confine.confine(
         writable=[folder, jit] if options["compiles"] else [folder],
         readable=[*readable, jit],
         memory_bytes=options["memory"],
-        program=program,
-        deny=denied,
+        program=programs[gpu is not None and options["compiles"]],
+        deny=denied | set(options["deny"]),
+        devices=devices,
     )
     attempts = _watch(folder, jit)
-    _answer(sock, OK, text=json.dumps([[x.name, x.active, x.detail] for x in layers]))
+    stamps = [gpu.setup_ns] if gpu else []
+    _answer(sock, OK, stamps, text=json.dumps([[x.name, x.active, x.detail] for x in layers]))
     try:
-        _serve(sock, buffer, os.path.join(jit, "candidate.py"), attempts)
+        _serve(sock, buffer, os.path.join(jit, "candidate.py"), attempts, gpu)
     finally:
         os._exit(1)
 
@@ -207,7 +225,7 @@ def _answer(sock, code: int, stamps=(), text: str = "") -> None:
     sock.sendall(HEADER.pack(MAGIC, code, len(raw), len(stamps)) + struct.pack(f"<{len(stamps)}q", *stamps) + raw)
 
 
-def _serve(sock, buffer, path: str, attempts: list[str]) -> None:
+def _serve(sock, buffer, path: str, attempts: list[str], gpu=None) -> None:
     """Load and call requests, until the judge kills this process."""
     kernel = None
     while True:
@@ -215,7 +233,10 @@ def _serve(sock, buffer, path: str, attempts: list[str]) -> None:
         request = json.loads(receive(sock, n))
         loading = request["do"] == "load"
         try:
-            if loading:
+            if gpu is not None:
+                code, stamps, text = gpu.serve(request, path)
+                _answer(sock, code, stamps, text or "\n".join(attempts))
+            elif loading:
                 kernel, wrong = _load(request["source"], request["entry"], path)
                 _answer(sock, IMPORT_FAILED if wrong else OK, text=wrong)
             else:
@@ -225,7 +246,7 @@ def _serve(sock, buffer, path: str, attempts: list[str]) -> None:
             _answer(sock, NO_MEMORY, text="MemoryError")
         except BaseException as error:
             words = _words(error)
-            no_memory = isinstance(error, RuntimeError) and "can't allocate memory" in words
+            no_memory = isinstance(error, RuntimeError) and ("can't allocate memory" in words or "out of memory" in words)
             _answer(sock, NO_MEMORY if no_memory else IMPORT_FAILED if loading else CALL_FAILED, text=words)
 
 

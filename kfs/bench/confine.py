@@ -16,6 +16,7 @@ import resource
 import struct
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,8 +118,11 @@ def _mounts(scratch: str, deny: frozenset[str]) -> Layer:
         return Layer("read_only", False, str(error))
 
 
-def seccomp_program() -> bytes:
-    """BPF program that refuses what kernels have no use for. Raises OSError or ImportError where libseccomp is missing."""
+def seccomp_program(*, programs: bool = False) -> bytes:
+    """BPF program that refuses what kernels have no use for. Raises OSError or ImportError where libseccomp is missing.
+
+    With ``programs`` new processes are allowed: Triton runs an assembler and a C compiler.
+    """
     try:
         import pyseccomp as seccomp
     except RuntimeError as error:  # its way to say that the shared library is missing
@@ -126,11 +130,14 @@ def seccomp_program() -> bytes:
     refuse = seccomp.ERRNO(errno.EPERM)
     rules = seccomp.SyscallFilter(seccomp.ALLOW)
     for name in _FORBIDDEN.split():
+        if programs and name in ("fork", "vfork", "execve", "execveat"):
+            continue
         try:
             rules.add_rule(refuse, name)
         except (OSError, RuntimeError):  # a call this architecture or library does not know
             continue
-    rules.add_rule(refuse, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
+    if not programs:
+        rules.add_rule(refuse, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
     rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # glibc then asks clone, whose flags can be seen
     rules.add_rule(refuse, "prlimit64", seccomp.Arg(2, seccomp.NE, 0))
     with tempfile.TemporaryFile() as file:
@@ -154,6 +161,7 @@ def confine(
     memory_bytes: int | None,
     program: bytes | None,
     deny: frozenset[str] = frozenset(),
+    devices: Iterable[str] = (),
 ) -> list[Layer]:
     """Give up, for good, what a candidate must not have. Call it last, just before candidate code.
 
@@ -165,11 +173,13 @@ def confine(
         Address space that may be added to what there is now; None for no limit (CUDA reserves far more than it uses).
     program : bytes, optional
         From ``seccomp_program``.
+    devices : iterable of str
+        Device files that may be read, written and controlled, for example a GPU's.
     """
     steps = {
         "limits": lambda: _limit(memory_bytes),
         "capabilities": _drop_capabilities,
-        "landlock": lambda: _landlock(writable, readable),
+        "landlock": lambda: _landlock(writable, readable, devices),
         "seccomp": lambda: _seccomp(program),
     }
     layers = []
@@ -202,7 +212,7 @@ def _drop_capabilities() -> None:
     _check(_libc.capset(header, bytes(24)), "capset")
 
 
-def _landlock(writable: list[str], readable: list[str]) -> str:
+def _landlock(writable: list[str], readable: list[str], devices: Iterable[str] = ()) -> str:
     abi = _libc.syscall(444, None, ctypes.c_size_t(0), 1)
     _check(abi, "landlock")
     rights = (1 << (13 if abi == 1 else 14 if abi == 2 else 15 if abi < 5 else 16)) - 1
@@ -211,8 +221,9 @@ def _landlock(writable: list[str], readable: list[str]) -> str:
     ruleset = _libc.syscall(444, attributes, ctypes.c_size_t(len(attributes)), 0)
     _check(ruleset, "landlock ruleset")
     read = 1 | 4 | 8  # execute, read a file, list a folder
-    devices = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
-    for paths, allowed in ((readable, read), (writable, rights), (devices, 2 | 4)):
+    plain = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
+    control = rights & (1 << 15)  # ioctl
+    for paths, allowed in ((readable, read), (writable, rights), (plain, 2 | 4), (devices, 2 | 4 | control)):
         for path in paths:
             try:
                 fd = os.open(path, os.O_PATH | os.O_CLOEXEC)

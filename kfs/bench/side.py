@@ -40,13 +40,34 @@ class CaseSets:
     """Value sets of a case, what each must give, and how calls lie in an arena."""
 
     name: str
-    inputs: list[tuple[torch.Tensor, ...]]
-    expected: list[Expected]
+    inputs: Sequence[tuple[torch.Tensor, ...]]
+    expected: Sequence[Expected]
     slots: list[CallSlots]
     nbytes: int
     staging: Staging | None = None
     floor_ns: float = 0.0
     """Speed of light of one call."""
+
+
+class Rotation(Sequence):
+    """Few items that stand for ``n``: the first for itself, the others in turn for all that follow.
+
+    Examples
+    --------
+    >>> list(Rotation(["checked", "a", "b"], 6))
+    ['checked', 'a', 'b', 'a', 'b', 'a']
+    """
+
+    def __init__(self, items: Sequence, n: int):
+        self._items, self._n = items, n
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, i: int):
+        if not 0 <= i < self._n:
+            raise IndexError(i)
+        return self._items[i if i == 0 else 1 + (i - 1) % (len(self._items) - 1)]
 
 
 def lay_out(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], n_calls: int, *, step: int = 1):
@@ -78,9 +99,12 @@ class Side:
 
     def load(self, kernel: Kernel) -> Reply:
         """Import the kernel; a Verdict if that fails."""
-        return self._ask("import", lambda: self.child.load(kernel.source, kernel.entry, self.target.deadline_s))
+        limit, language = self.target.deadline_s, kernel.language
+        return self._ask("import", lambda: self.child.load(kernel.source, kernel.entry, limit, language=language))
 
-    def block(self, sets: CaseSets, picks: Sequence[int], stage: str, *, check: bool = True, hold: bool = False) -> Reply:
+    def block(
+        self, sets: CaseSets, picks: Sequence[int], stage: str, *, check: bool = True, hold: bool = False, do: str = "call"
+    ) -> Reply:
         """Run value sets ``picks`` in order. Wrong output, a changed input or neighbour, a crash or a hang raise Verdict."""
         arena, slots = self.child.arena, sets.slots[: len(picks)]
         for pick, call in zip(picks, slots, strict=True):
@@ -90,7 +114,9 @@ class Side:
                 arena.poison(slot)
             if check:
                 arena.set_canaries((*call.inputs, *call.outputs))
-        reply = self._ask(stage, lambda: self.child.call(slots, self.target.deadline_s, hold=hold))
+        reply = self._ask(stage, lambda: self.child.call(slots, self.target.deadline_s, hold=hold, do=do))
+        if check and self.child.setup_ns:
+            self._ask(stage, lambda: self.child.collect(self.target.deadline_s))
         self.attempts.update(reply.text.split("\n") if reply.text else ())
         if check:
             for pick, call in zip(picks, slots, strict=True):
