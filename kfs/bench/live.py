@@ -417,7 +417,7 @@ class LiveDevice:
             timed = self._calibrate(task, timed, task.preset(preset), target)
             held_out = task.preset(task.held_out) if task.held_out and task.held_out != preset else ()
             checked = [self._draw(task, case, 2, 2, reference) for case in held_out]
-            for case in dict.fromkeys((*held_out[:1], affordable[0])):
+            for case in (*held_out[:1], *(c for c in affordable[:1] if c not in held_out[:1])):
                 for name in task.stresses:
                     sets = self._draw(task, case, 1, 1, reference, name=name)
                     if sets.expected[0].finite:  # what the reference itself cannot do is not asked of a kernel
