@@ -2,7 +2,7 @@ import torch
 import triton
 import triton.language as tl
 
-WARPS = 8  # variants: 4, 16
+WARPS = 8  # variants: 16
 
 
 @triton.jit

@@ -2,7 +2,7 @@ import torch
 import triton
 import triton.language as tl
 
-WARPS = 2  # variants: 1, 4
+WARPS = 4  # variants: 2
 
 
 @triton.jit

@@ -2,7 +2,7 @@ import torch
 import triton
 import triton.language as tl
 
-BN = 32  # variants: 16, 64
+BN = 32  # variants: 16
 
 
 @triton.jit
@@ -33,5 +33,5 @@ def kernel(k, v, beta, A, g):
     w, u = torch.empty_like(k), torch.empty_like(v)
     grid = (B * T // C, H, triton.cdiv(K, BN) + triton.cdiv(V, BN))
     CP = max(16, triton.next_power_of_2(C))
-    column_blocks[grid](k, v, beta, A, g, w, u, H, K, V, C, CP=CP, BN=BN, num_warps=4)
+    column_blocks[grid](k, v, beta, A, g, w, u, H, K, V, C, CP=CP, BN=BN, num_warps=8)
     return w, u

@@ -45,5 +45,5 @@ def kernel(k, v, beta, A, g):
     w, u = torch.empty_like(k), torch.empty_like(v)
     CP, KP, VP = (max(16, triton.next_power_of_2(x)) for x in (C, K, V))
     grid = (B * T // C, H, triton.cdiv(C, BT))
-    scaled_a[grid](k, v, beta, A, g, w, u, H, K, V, C, CP=CP, KP=KP, VP=VP, BT=BT, num_warps=4)
+    scaled_a[grid](k, v, beta, A, g, w, u, H, K, V, C, CP=CP, KP=KP, VP=VP, BT=BT, num_warps=8)
     return w, u
