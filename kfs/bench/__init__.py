@@ -27,7 +27,7 @@ class Target:
     """Fresh child pairs after which the interval is looked at; the last is the budget. One look: a fixed number of pairs."""
     seconds: float | None = None
     """Start no further child pair after this many seconds of timing; None for no such limit."""
-    settle_blocks: int = 2
+    settle_blocks: int = 1
     """Blocks a case and child pair that are run, checked and thrown away: caches, pages and allocators settle."""
     blocks: int = 4
     """Timed blocks a case and child pair."""

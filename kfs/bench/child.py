@@ -46,6 +46,10 @@ class TensorSlot:
     nbytes: int
     strides: tuple[int, ...] | None = None
 
+    def fields(self) -> tuple:
+        """The slot as a request carries it."""
+        return self.offset, self.shape, self.dtype, self.nbytes, self.strides
+
 
 @dataclass(frozen=True)
 class CallSlots:

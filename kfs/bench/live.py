@@ -41,7 +41,9 @@ from kfs.speedup import STUDY_BINS
 from kfs.tasks import Case, Task, reference_function
 
 _CHECKED = 1  # value sets of a timed case that only the check sees
-_WARMUP_CALLS = 2
+_WARMUP_SETS = 2
+_WARMUP_CALLS = 14  # an allocator needs a dozen until it hands out the same memory again
+_WARMUP_BLOCKS = 4  # but no longer than so many blocks
 _EXTRA_SETTLE = 3
 _SETTLED = 0.1
 _LEAK_BYTES = 64 << 10
@@ -308,7 +310,7 @@ class LiveDevice:
                 at = {s.name: _CHECKED for s in sets.timed}
                 calls = {}
                 for one in sets.timed:
-                    calls[one.name] = self._warm(reference, one, target, at, check=pair == 0)
+                    calls[one.name], _ = self._warm(reference, one, target, at, check=pair == 0)
                 run.alone.append(self._lone(reference, lone, at, calls[lone.name], pair, "before"))
                 with self._side(nbytes, target, run, jit=jit) as candidate:
                     candidate.load(kernel)
@@ -328,26 +330,34 @@ class LiveDevice:
             Status.REJECTED, found.stage, f"the reference failed beside this kernel and works alone: {found.reason}"
         ) from found
 
-    def _warm(self, side: Side, one: CaseSets, target: Target, at: dict[str, int], *, check: bool) -> int:
-        """Warm-up calls; how many calls a block of this side gets."""
-        first = at[one.name]
-        times = side.block(one, range(first, first + _WARMUP_CALLS), "warmup", check=check).durations_ns
-        at[one.name] += _WARMUP_CALLS
-        return int(np.clip(1e6 * target.block_ms / min(times), target.min_calls, target.max_calls))
+    def _warm(self, side: Side, one: CaseSets, target: Target, at: dict[str, int], *, check: bool) -> tuple[int, float]:
+        """Warm-up calls; how many calls a block of this side gets, and their median duration so far, nanoseconds."""
+        pair = [at[one.name], at[one.name] + 1] * target.max_calls
+        at[one.name] += _WARMUP_SETS
+        done, spent_ms, n = 0, 0.0, 2
+        while done < _WARMUP_CALLS and spent_ms < _WARMUP_BLOCKS * target.block_ms:
+            times = side.block(one, pair[:n], "warmup", check=check and not done).durations_ns
+            spent_ms += sum(times) / 1e6 if done else 0.0  # the first calls may compile or load
+            done, n = done + n, target.max_calls
+        now = statistics.median(times)
+        fewest = target.min_calls if now < 1e6 * target.block_ms else 1  # a long call warms its caches by itself
+        return int(np.clip(1e6 * target.block_ms / now, fewest, target.max_calls)), now
 
     def _lone(self, side: Side, one: CaseSets, at: dict[str, int], calls: int, pair: int, when: str) -> Alone:
-        """Two blocks of the reference with nobody beside it; the second one counts."""
-        for _ in range(2):
-            reply = side.block(one, range(at[one.name] - calls, at[one.name]), "timing", check=False)
-        return Alone(case=one.name, child_pair=pair, when=when, reference_ns=list(reply.durations_ns))
+        """Three blocks of the reference with nobody beside it; the fastest counts, since the first ones find cold caches."""
+        picks = range(at[one.name] - calls, at[one.name])
+        blocks = [side.block(one, picks, "timing", check=False).durations_ns for _ in range(3)]
+        best = min(blocks, key=statistics.median)
+        return Alone(case=one.name, child_pair=pair, when=when, reference_ns=list(best))
 
     def _case(
         self, one: CaseSets, reference: Side, candidate: Side, target: Target, n_reference: int, at: dict, pair: int, run: Run
     ) -> None:
         begin = at[one.name]
-        calls = {reference: n_reference, candidate: self._warm(candidate, one, target, {one.name: _CHECKED}, check=True)}
+        n_candidate, last = self._warm(candidate, one, target, {one.name: _CHECKED}, check=True)
+        calls = {reference: n_reference, candidate: n_candidate}
         position = dict.fromkeys(calls, begin)
-        settle, last, turn, timed, rss = target.settle_blocks, None, 0, 0, []
+        settle, turn, timed, rss = target.settle_blocks, 0, 0, []
         while timed < target.blocks:
             ran = {}
             for side in calls if (turn + pair) % 2 == 0 else reversed(calls):  # who goes first alternates
@@ -357,7 +367,7 @@ class LiveDevice:
             turn += 1
             now = statistics.median(ran[candidate].durations_ns)
             if turn <= settle:
-                moving = last is not None and abs(now / last - 1) > _SETTLED
+                moving = abs(now / last - 1) > _SETTLED
                 if turn == settle and moving and settle < target.settle_blocks + _EXTRA_SETTLE:
                     settle += 1
                 last = now
@@ -398,7 +408,7 @@ class LiveDevice:
             try:
                 side.load(anchor)
                 for one in sets.timed:
-                    side.block(one, range(_CHECKED, _CHECKED + _WARMUP_CALLS), "warmup")
+                    side.block(one, range(_CHECKED, _CHECKED + _WARMUP_SETS), "warmup")
             except Verdict as verdict:
                 what = "the reference" if anchor == task.reference else f"the anchor {anchor.name or anchor.kernel_id}"
                 raise HarnessError(
@@ -406,7 +416,7 @@ class LiveDevice:
                 ) from verdict
 
     def _task_sets(self, task: Task, preset: str, target: Target) -> TaskSets:
-        n_sets = _CHECKED + _WARMUP_CALLS + (target.settle_blocks + _EXTRA_SETTLE + target.blocks + 1) * target.max_calls
+        n_sets = _CHECKED + _WARMUP_SETS + (target.settle_blocks + _EXTRA_SETTLE + target.blocks + 1) * target.max_calls
         key = (task.task_id, task.reference.kernel_id, task.name, preset, n_sets)
         if key not in self._sets:
             self._sets.clear()  # one task's sets at a time fit in memory

@@ -16,6 +16,7 @@ stamps of single calls are made in the candidate's process: ``kfs.bench.timing``
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import mmap
 import os
@@ -27,10 +28,12 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kfs.bench.child import (
     BAD_OUTPUT,
@@ -47,6 +50,9 @@ from kfs.bench.child import (
 from kfs.bench.confine import Layer
 from kfs.errors import HarnessError
 
+if TYPE_CHECKING:
+    import torch
+
 # What a child may know of the caller's environment: no tokens, no keys.
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 _GPU_ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CC", "TRITON_LIBCUDA_PATH")
@@ -56,6 +62,10 @@ _ONE_THREAD = {"OMP_THREAD_LIMIT": "1", "OMP_WAIT_POLICY": "PASSIVE"}  # whateve
 
 # glibc: keep freed memory, so that outputs past 1 MB do not cost page faults in one process and none in the next.
 _WARM_ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+
+_libc = ctypes.CDLL(None)
+_libc.memcmp.argtypes = _libc.memmove.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+_libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
 
 CANARY_BYTES = 4096
 _CANARY = bytes(range(1, 256)) * 17
@@ -93,14 +103,29 @@ class Arena:
         self.fd = os.memfd_create("kfs-arena")
         os.ftruncate(self.fd, self.nbytes)
         self.map = mmap.mmap(self.fd, self.nbytes)
+        self._bytes = (ctypes.c_char * self.nbytes).from_buffer(self.map)
+        self._address = ctypes.addressof(self._bytes)
 
     def view(self, slot: TensorSlot):
         """The tensor at ``slot``, sharing the arena's memory."""
         return tensor_view(self.map, slot)
 
+    def put(self, slot: TensorSlot, tensor: torch.Tensor) -> None:
+        """Write a contiguous tensor's values into ``slot``."""
+        if slot.strides is not None:
+            self.view(slot).copy_(tensor)
+        else:
+            _libc.memmove(self._address + slot.offset, tensor.data_ptr(), slot.nbytes)
+
     def poison(self, slot: TensorSlot) -> None:
         """Fill ``slot`` with 0xFF bytes (NaN, or -1), so that what was never written cannot pass for an answer."""
-        self.map[slot.offset : slot.offset + slot.nbytes] = b"\xff" * slot.nbytes
+        _libc.memset(self._address + slot.offset, 0xFF, slot.nbytes)
+
+    def holds(self, slot: TensorSlot, tensor: torch.Tensor) -> bool:
+        """Whether the slot holds the tensor's values, byte for byte where both are contiguous."""
+        if slot.strides is not None:
+            return self.view(slot).equal(tensor)
+        return not slot.nbytes or _libc.memcmp(self._address + slot.offset, tensor.data_ptr(), slot.nbytes) == 0
 
     def set_canaries(self, slots: Iterable[TensorSlot]) -> None:
         """Write a known pattern behind and before each slot."""
@@ -116,6 +141,7 @@ class Arena:
 
     def close(self) -> None:
         """Free the memory once no view is left."""
+        del self._bytes
         with contextlib.suppress(BufferError):
             self.map.close()
         os.close(self.fd)
@@ -155,7 +181,7 @@ class Child:
         With ``hold`` outputs stay alive until the last call, so that a kernel which returns one buffer twice is found. On a GPU
         ``do`` may be ``graph``, and outputs stay there until ``collect``.
         """
-        layout = [[[astuple(s) for s in part] for part in (c.inputs, c.outputs)] for c in calls]
+        layout = [[[s.fields() for s in part] for part in (c.inputs, c.outputs)] for c in calls]
         reply = self.ask({"do": do, "calls": layout, "hold": hold}, deadline_s)
         if self.setup_ns:
             reply = replace(reply, durations_ns=reply.durations_ns[: len(calls)], device_ns=reply.durations_ns[len(calls) :])
@@ -193,6 +219,11 @@ class Child:
             raise ChildDied("crash", self._end()) from error
         self._signal(signal.SIGSTOP)
         return reply
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
 
     def cpu_ns(self) -> int:
         """CPU time of the process so far, nanoseconds."""
@@ -318,7 +349,7 @@ class Zygote:
     """
 
     def __init__(self, *, deny: Iterable[str] = (), engine: str = "host"):
-        self._engine = engine
+        self._engine, self._lock = engine, threading.Lock()
         _sweep_scratch()
         self._scratch = Path(tempfile.mkdtemp(prefix=f"kfs-{os.getpid()}-"))
         self._spawned = 0
@@ -381,12 +412,15 @@ class Zygote:
         """
         arena = Arena(arena_bytes)
         ours, theirs = socket.socketpair()
-        self._spawned += 1
-        options = {"number": self._spawned, "nbytes": arena.nbytes, "core": core, "memory": memory_bytes, "alone": alone}
+        with self._lock:
+            self._spawned += 1
+            number = self._spawned
+        options = {"number": number, "nbytes": arena.nbytes, "core": core, "memory": memory_bytes, "alone": alone}
         options |= {"jit": jit, "compiles": compiles, "poison": poison, "deny": sorted(deny), "engine": self._engine}
         try:
-            socket.send_fds(self._sock, [b"F" + json.dumps(options).encode()], [theirs.fileno(), arena.fd])
-            number, fds = self._answer("fork", fds=1)
+            with self._lock:
+                socket.send_fds(self._sock, [b"F" + json.dumps(options).encode()], [theirs.fileno(), arena.fd])
+                number, fds = self._answer("fork", fds=1)
         except (OSError, HarnessError) as error:
             ours.close()
             arena.close()
@@ -416,11 +450,12 @@ class Zygote:
         self._request(b"D" + jit.encode(), "remove compiled code")
 
     def _request(self, message: bytes, what: str) -> str:
-        try:
-            self._sock.sendall(message)
-        except OSError as error:
-            raise HarnessError(f"the zygote is gone, cannot {what}: {error}") from error
-        return self._answer(what)[0]
+        with self._lock:
+            try:
+                self._sock.sendall(message)
+            except OSError as error:
+                raise HarnessError(f"the zygote is gone, cannot {what}: {error}") from error
+            return self._answer(what)[0]
 
     def _answer(self, what: str, fds: int = 0) -> tuple[str, list[int]]:
         if not select.select([self._sock], [], [], 120)[0]:

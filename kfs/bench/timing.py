@@ -35,8 +35,10 @@ CLOCK_SLACK_NS = 50_000.0
 """And nanoseconds a block."""
 LIGHT_MARGIN = 0.8
 """Faster than this share of the speed-of-light bound is implausible."""
-SLOWED_LOG2 = 0.4
+SLOWED_LOG2 = 0.6
 """A reference alone this much slower after the candidate than before it, in log2, was slowed by it."""
+SLOWED_NS = 50_000.0
+"""And at least so many nanoseconds a call: cold caches cost a few microseconds."""
 
 
 @dataclass(frozen=True)
@@ -195,10 +197,14 @@ def light_fault(blocks: Sequence[Block], floor_ns: dict[str, float]) -> str | No
 def slowed(alone: Sequence[Alone]) -> str | None:
     """Whether the reference runs slower alone after the candidate than before it, beyond noise, in words; None if not.
 
-    The median over child pairs must pass ``SLOWED_LOG2`` and three times its standard error.
+    The median over child pairs must pass ``SLOWED_LOG2``, three times its standard error, and ``SLOWED_NS`` a call.
     """
     shifts = _moves(alone)
-    if len(shifts) >= 3 and (center := float(np.median(shifts))) > max(SLOWED_LOG2, 3 * _median_error(shifts)):
+    if len(shifts) < 3:
+        return None
+    center = float(np.median(shifts))
+    calls = {when: float(np.median([np.median(a.reference_ns) for a in alone if a.when == when])) for when in ("before", "after")}
+    if center > max(SLOWED_LOG2, 3 * _median_error(shifts)) and calls["after"] - calls["before"] > SLOWED_NS:
         return f"the reference alone runs {2**center:.2f} times slower after this kernel than before it"
     return None
 
