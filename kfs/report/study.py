@@ -173,7 +173,7 @@ def _execute(source: Path, study: str, overrides: list[str], out_dir: Path, lock
         Path(stale).unlink(missing_ok=True)
     (logs / f"{name}.job.json").write_text(json.dumps(job, indent=1))
     environment = {
-        "OMP_WAIT_POLICY": "passive",  # threads that wait by spinning make SmolLM2 ten times slower beside another busy process
+        "OMP_WAIT_POLICY": "passive",  # waiting by spinning makes SmolLM2 some five times slower beside other busy processes
         **os.environ,
         **{key: os.path.abspath(os.path.expanduser(os.environ[key])) for key in FOLDERS if os.environ.get(key)},
         "KFS_CWD": os.getcwd(),
