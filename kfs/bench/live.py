@@ -359,11 +359,15 @@ class LiveDevice:
         position = dict.fromkeys(calls, begin)
         settle, turn, timed, rss = target.settle_blocks, 0, 0, []
         while timed < target.blocks:
-            ran = {}
-            for side in calls if (turn + pair) % 2 == 0 else reversed(calls):  # who goes first alternates
+            order = list(calls) if (turn + pair) % 2 == 0 else list(calls)[::-1]  # who goes first alternates
+            picks, ran = {}, {}
+            for side in order:  # everything is staged beforehand, so that nothing stands between neighbours
                 first = position[side]
-                ran[side] = side.block(one, range(first, first + calls[side]), "timing", check=side is candidate)
+                picks[side] = side.put(one, range(first, first + calls[side]), check=side is candidate)
                 position[side] += calls[side]
+            for side in order:
+                ran[side] = side.run(one, picks[side], "timing")
+            candidate.verify(one, picks[candidate], "timing")
             turn += 1
             now = statistics.median(ran[candidate].durations_ns)
             if turn <= settle:

@@ -110,10 +110,16 @@ class Side:
     def block(
         self, sets: CaseSets, picks: Sequence[int], stage: str, *, check: bool = True, hold: bool = False, do: str = "call"
     ) -> Reply:
-        """Run value sets ``picks`` in order. Wrong output, a changed input or neighbour, a crash or a hang raise Verdict.
+        """Stage, run and verify value sets ``picks`` in order."""
+        picks = self.put(sets, picks, check=check)
+        reply = self.run(sets, picks, stage, hold=hold, do=do)
+        self.verify(sets, picks, stage, check=check)
+        return reply
 
-        On a GPU calls may change places, so that inputs which lie in the arena are not written again, and the outputs of a large
-        block that is timed are looked at only at random: a kernel learns that after the block is over, if ever.
+    def put(self, sets: CaseSets, picks: Sequence[int], *, check: bool = True) -> Sequence[int]:
+        """Write inputs, poison and canaries where the kernel will find them; the order in which the sets will run.
+
+        On a GPU calls may change places, so that inputs which lie in the arena are not written again.
         """
         arena, slots, gpu = self.child.arena, sets.slots[: len(picks)], self.child.setup_ns > 0
         picks = self._settle(sets, picks) if gpu else picks
@@ -127,20 +133,31 @@ class Side:
                 arena.set_canaries((*call.inputs, *call.outputs))
         if gpu:
             self._lying = {(id(sets.slots), i): id(sets.inputs[pick]) for i, pick in enumerate(picks)}
+        return picks
+
+    def run(self, sets: CaseSets, picks: Sequence[int], stage: str, *, hold: bool = False, do: str = "call") -> Reply:
+        """Run the kernel on what was put there. A crash, a hang or an exception raise Verdict."""
+        slots = sets.slots[: len(picks)]
         reply = self._ask(stage, lambda: self.child.call(slots, self.target.deadline_s, hold=hold, do=do))
-        if check and gpu:
-            large = sum(s.nbytes for call in slots for s in (*call.inputs, *call.outputs))
-            if stage == "timing" and random.SystemRandom().random() > SAMPLE_BYTES / max(large, 1):
-                check = False
-        if check and gpu:
-            self._ask(stage, lambda: self.child.collect(self.target.deadline_s))
         self.attempts.update(reply.text.split("\n") if reply.text else ())
-        if check:
-            for pick, call in zip(picks, slots, strict=True):
-                self._check(sets, pick, call, stage)
         if min(reply.durations_ns) <= 0:
             raise Verdict(Status.IMPLAUSIBLE, stage, f"case {sets.name}: a call claims {min(reply.durations_ns)} ns", self)
         return reply
+
+    def verify(self, sets: CaseSets, picks: Sequence[int], stage: str, *, check: bool = True) -> None:
+        """Look at every output. A wrong one, a changed input or neighbour raise Verdict.
+
+        On a GPU the outputs of a large block that is timed are looked at only at random: a kernel learns that after the block is
+        over, if ever.
+        """
+        slots, gpu = sets.slots[: len(picks)], self.child.setup_ns > 0
+        if check and gpu:
+            large = sum(s.nbytes for call in slots for s in (*call.inputs, *call.outputs))
+            if stage == "timing" and random.SystemRandom().random() > SAMPLE_BYTES / max(large, 1):
+                return
+            self._ask(stage, lambda: self.child.collect(self.target.deadline_s))
+        for pick, call in zip(picks, slots, strict=True) if check else ():
+            self._check(sets, pick, call, stage)
 
     def _settle(self, sets: CaseSets, picks: Sequence[int]) -> list[int]:
         """The same picks in an order that leaves as many as possible where they lie."""
