@@ -11,7 +11,7 @@ import torch
 
 from kfs.bench import Target
 from kfs.bench.live import LiveDevice
-from kfs.bench.machine import probe, this_cpu
+from kfs.bench.machine import measuring, probe, this_cpu
 from kfs.bench.sandbox import Child
 from kfs.bench.side import CaseSets, Side
 from kfs.bench.timing import Staging
@@ -42,6 +42,8 @@ class HostDevice(LiveDevice):
         self._before = set(allowed)
 
     def __enter__(self) -> HostDevice:
+        self._turn = measuring(f"core {self.core}")
+        self._turn.__enter__()
         super().__enter__()
         others = self._before - {self.core}
         if others:
@@ -52,6 +54,7 @@ class HostDevice(LiveDevice):
 
     def __exit__(self, *_) -> None:
         super().__exit__()
+        self._turn.__exit__(None, None, None)
         os.sched_setaffinity(0, self._before)
         torch.set_num_threads(self._threads)
 

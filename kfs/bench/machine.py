@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import platform
 import re
-from collections.abc import Callable
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
@@ -16,6 +20,43 @@ from kfs.bench.child import CallSlots, TensorSlot
 from kfs.bench.sandbox import Child
 from kfs.errors import HarnessError
 from kfs.records import Hardware
+
+_held: dict[str, int] = {}
+
+
+@contextlib.contextmanager
+def measuring(what: str, *, wait_s: float = 900.0) -> Iterator[None]:
+    """Hold the machine-wide lock of what is measured on, for example ``core 1``; processes that measure take turns.
+
+    Says on standard error that it waits. One process may hold a lock several times.
+
+    Raises
+    ------
+    HarnessError
+        If another process still holds it after ``wait_s`` seconds.
+    """
+    path = os.path.join(tempfile.gettempdir(), f"kfs-{what.replace(' ', '-')}.lock")
+    fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        deadline, told = time.monotonic() + wait_s, False
+        while not _held.get(what):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise HarnessError(f"another process measures on {what} ({path}); wait until it ends") from None
+                if not told and (told := True):
+                    print(f"another process measures on {what}; waiting up to {wait_s:g} s", file=sys.stderr)
+                time.sleep(0.2)
+        _held[what] = _held.get(what, 0) + 1
+        try:
+            yield
+        finally:
+            _held[what] -= 1
+    finally:
+        os.close(fd)
+
 
 # Best of several ways to touch every byte once; repeated, so that the bytes lie in the smallest cache that holds them.
 _PROBE = """

@@ -14,7 +14,7 @@ import torch
 
 from kfs.bench import Target
 from kfs.bench.host import HostDevice
-from kfs.bench.machine import this_cpu
+from kfs.bench.machine import measuring, this_cpu
 from kfs.errors import HarnessError, TaskError
 from kfs.records import Kernel, Status
 from kfs.speedup import STUDY_BINS
@@ -324,7 +324,7 @@ def test_an_interrupt_reaches_the_judge_and_leaves_nothing(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     error = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130 and "goes on from there" in error
-    assert not list(tmp_path.glob("kfs-*"))
+    assert not list(tmp_path.glob("kfs-[0-9]*"))
 
 
 def test_a_kernel_in_a_language_the_host_cannot_run_is_refused_not_raised(device, softmax):
@@ -345,3 +345,15 @@ def test_a_device_that_was_not_entered_says_how(softmax):
 def test_this_cpu_is_described():
     cpu = this_cpu()
     assert cpu.kind == "cpu" and cpu.name.startswith("host-") and cpu.units >= 1
+
+
+def test_processes_that_measure_on_one_core_take_turns(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with measuring("core 99"), measuring("core 99"):  # one process may hold it twice
+        code = (
+            f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
+            "from kfs.bench.machine import measuring\nwith measuring('core 99', wait_s=0.5): pass\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "waiting" in done.stderr and "another process measures on core 99" in done.stderr and done.returncode == 1
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
