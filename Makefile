@@ -6,13 +6,16 @@ OVERRIDES ?=
 PORT ?= 8888
 LAB ?=
 BIN := $(VENV)/bin
+# A GPU machine may have torch, triton and cuda-core of its own and no environment of ours.
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+SECONDS_GPU ?= 460
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup study test lab lint doctor record clean
+.PHONY: help setup study test lab lint doctor record gpu-check gpu-record clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("kfs needs Python 3.11 or newer, found " + sys.version.split()[0] + "; use make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -42,6 +45,12 @@ doctor: $(READY) ## Say what this machine can do and what is missing
 
 record: $(READY) ## Measure every host kernel on this CPU, resumable (about an hour); records go to runs/records
 	$(BIN)/kfs record
+
+gpu-check: ## Check the cuda device on this GPU: families, exploits, clocks, flush, graphs (8 minutes; GPU_PYTHON=)
+	$(GPU_PYTHON) -m kfs.bench.gpu_check --seconds $(SECONDS_GPU)
+
+gpu-record: ## Measure the CUDA kernels at the paper's sizes on this GPU, resumable (8 minutes a run; records go to data/records)
+	$(GPU_PYTHON) -m kfs.bench.gpu_record --seconds $(SECONDS_GPU)
 
 clean: ## Remove runs and caches of this checkout, not .venv and not downloaded data
 	rm -rf runs .pytest_cache .ruff_cache

@@ -127,6 +127,10 @@ def summary(found: Measurement) -> list[tuple[str, str]]:
             ("bin", f"{index}, {STUDY_BINS.names[index - 1]}"),
             ("stop", why.get(found.stop or "", found.stop or "-")),
         ]
+        if any(b.candidate_device_ns for b in found.blocks):
+            from kfs.bench.cuda import device_ratio
+
+            rows.append(("device", f"{device_ratio(found.blocks):.3g} in device time; the speedup is end to end"))
     else:
         rows += [("stage", found.stage or "-"), ("reason", " ".join((found.reason or "").split())[:600])]
     return [*rows, ("flags", ", ".join(found.flags) or "none"), ("seconds", f"{found.seconds:.1f}")]
