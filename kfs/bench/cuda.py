@@ -109,9 +109,9 @@ def gpu_lock(name: str, *, wait_s: float, say: Callable[[str], None] = print) ->
 
 def layer_plans(deny: Iterable[str] = ()) -> list[frozenset[str]]:
     """Sets of layers to go without, in the order they are tried: none; all of them, which stands by; one; more."""
-    order = ("seccomp", "landlock", "limits", "capabilities", "namespaces")
+    order = ("read_only", "namespaces", "seccomp", "landlock", "limits", "capabilities")  # a context is made under the first two
     spaces = lambda names: frozenset(names) | ({"read_only"} if "namespaces" in names else set())
-    plans = [(), LAYERS, *((name,) for name in order), *(order[:n] for n in range(2, len(order)))]
+    plans = [(), LAYERS, *((name,) for name in order), *(order[:n] for n in range(3, len(order)))]
     return list(dict.fromkeys(frozenset(deny) | spaces(plan) for plan in plans))
 
 
@@ -268,6 +268,8 @@ class CudaDevice(LiveDevice):
     # processes
 
     def _spawn(self, nbytes: int, **options) -> Child:
+        if not options.get("jit"):
+            options["compiles"] = True  # a reference may be Triton, too; it has a folder of its own
         for i, (jit, size, child) in enumerate(self._ready):
             if jit == options.get("jit") and size >= nbytes and not options.get("compiles"):
                 del self._ready[i]
@@ -384,7 +386,9 @@ class CudaDevice(LiveDevice):
                 side.child.close()
             a_call = (beside[target.max_calls] - beside[1]) / max(target.max_calls - 1, 1)
             staging = Staging(max(beside[1] - a_call, 0.0), max(a_call, 0.0))
-            ready.append(replace(one, staging=staging, floor_ns=max(move, task.flops(case) / peak * 1e9)))
+            kept = min((self.hardware.cache_mb or 0.0) * 2**20 / task.nbytes(case), 1.0)  # outputs that never left L2
+            floor = max(move * (1 - kept), task.flops(case) / peak * 1e9)
+            ready.append(replace(one, staging=staging, floor_ns=floor))
         return ready
 
     def _clock_fault(self, blocks: list[Block], staging: dict[str, Staging]) -> str | None:

@@ -19,6 +19,7 @@ class FakeCuda:
 
     def __init__(self, buffer=None):
         self.torch, self.device, self.log = torch, torch.device("cpu"), []
+        self.events = [0, 0]
 
     def use_stream(self):
         self.log.append("use_stream")
@@ -29,12 +30,12 @@ class FakeCuda:
     def sync(self):
         self.log.append("sync")
 
-    def record(self):
-        self.log.append("record")
-        return time.perf_counter_ns()
+    def record(self, which):
+        self.log.append(f"record {which}")
+        self.events[which] = time.perf_counter_ns()
 
-    def between_ns(self, start, stop):
-        return max(stop - start, 1)
+    def between_ns(self):
+        return max(self.events[1] - self.events[0], 1)
 
     def pending_error(self):
         return 0

@@ -60,7 +60,7 @@ def test_each_call_is_flushed_and_synchronised_before_and_synchronised_inside_it
     made.kernel = lambda x: made.gpu.log.append("kernel") or x * 2
     code, stamps, _ = made.serve({"do": "call", "calls": [call_slots(0), call_slots(1)], "hold": False}, "")
     assert code == OK and len(stamps) == 4  # end-to-end, then device time
-    one = ["use_stream", "flush", "sync", "record", "kernel", "record", "sync", "use_stream"]
+    one = ["use_stream", "flush", "sync", "record 0", "kernel", "record 1", "sync", "use_stream"]
     assert made.gpu.log == [*one, *one, "sync"]
 
 
