@@ -3,6 +3,9 @@
 Correctness of every CUDA family, the exploit corpus' GPU cases, clocks, the flush, graph timing, how long NVRTC takes, and our
 device time against ``triton.testing.do_bench``. Each check is a line of a table and of ``check.jsonl``, written as soon as it is
 known; one that breaks does not stop the others. Exit status 0 if all hold, 1 if one does not, 2 where there is no GPU.
+
+Runs from the source tree with torch, triton, numpy, scipy, cuda-core and psutil, and what may have to be carried:
+pydantic with what it needs, pyseccomp (else that layer does not hold). Never run on a GPU so far: thresholds are guesses.
 """
 
 from __future__ import annotations

@@ -173,6 +173,9 @@ class Engine:
         if warm and os.path.isdir(source := os.path.join(warm, "compiled")) and not os.path.samefile(warm, jit):
             shutil.copytree(source, self.compiled, dirs_exist_ok=True)
         self.gpu = gpu or Gpu(buffer)
+        private = self.gpu.torch._C
+        self._no_functions = getattr(private, "DisableTorchFunction", contextlib.nullcontext)
+        self._no_dispatch = getattr(private, "_DisableTorchDispatch", contextlib.nullcontext)
         self.kernel = None
         self.kept: list = []
         self.notes: list[str] = []
@@ -229,11 +232,12 @@ class Engine:
         wall, device, held, notes = [], [], [], list(self.notes)
         with gpu.torch.inference_mode():
             for turn, (inputs, regions, slots) in enumerate(staged):
-                self._poison(slots, turn)
-                gpu.use_stream()
-                gpu.flush()
-                gpu.sync()
-                gpu.record(0)
+                with self._plain():
+                    self._poison(slots, turn)
+                    gpu.use_stream()
+                    gpu.flush()
+                    gpu.sync()
+                    gpu.record(0)
                 start = _clock()
                 outputs = self.kernel(*inputs)
                 gpu.record(1)
@@ -245,14 +249,21 @@ class Engine:
                 if error := gpu.pending_error():
                     notes.append(f"CUDA error {error} left pending")
                 outputs = tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
-                if (wrong := self._output_fault(outputs, inputs, slots, held)) is not None:
-                    return BAD_OUTPUT, [], wrong
-                self.kept.append((regions, slots, [y.clone() for y in outputs]))
+                with self._plain():
+                    if (wrong := self._output_fault(outputs, inputs, slots, held)) is not None:
+                        return BAD_OUTPUT, [], wrong
+                    self.kept.append((regions, slots, [y.clone() for y in outputs]))
                 if hold:
                     held += outputs
                 del outputs, inputs
             gpu.sync()
         return OK, wall + device, "\n".join(dict.fromkeys(notes))
+
+    @contextlib.contextmanager
+    def _plain(self):
+        """No hook of a candidate's into torch functions or dispatch runs in here."""
+        with self._no_functions(), self._no_dispatch():
+            yield
 
     def _output_fault(self, outputs: tuple, inputs: list, slots: list[TensorSlot], held: list) -> str | None:
         wants = [Want(slot, self.gpu.device) for slot in slots]
@@ -287,26 +298,30 @@ class Engine:
                 return CALL_FAILED, [], f"no graph: {child._words(error)[:500]}"
             finally:
                 gpu.use_stream()
-            held: list = []
-            for outputs, (inputs, _, slots) in zip(made, staged, strict=True):
-                if (wrong := self._output_fault(outputs, inputs, slots, held)) is not None:
-                    return BAD_OUTPUT, [], f"captured call: {wrong}"
-                held += outputs
-            graph.replay()  # uploads the graph
-            gpu.sync()
-            for output in held:
-                output.view(-1).view(gpu.torch.uint8).fill_(0xFF)
-            gpu.flush()
-            gpu.sync()
-            gpu.record(0)
-            graph.replay()
-            gpu.record(1)
-            gpu.sync()
-            for outputs, (_, regions, slots) in zip(made, staged, strict=True):
-                self.kept.append((regions, slots, [y.clone() for y in outputs]))
-            gpu.sync()
-        share = max(gpu.between_ns() // len(calls), 1)
-        return OK, [share] * (2 * len(calls)), ""
+            with self._plain():
+                return self._replay(graph, made, staged)
+
+    def _replay(self, graph, made: list[tuple], staged: list) -> tuple[int, list[int], str]:
+        """Check what was captured, spoil its outputs, and time one cold replay."""
+        gpu, held = self.gpu, []
+        for outputs, (inputs, _, slots) in zip(made, staged, strict=True):
+            if (wrong := self._output_fault(outputs, inputs, slots, held)) is not None:
+                return BAD_OUTPUT, [], f"captured call: {wrong}"
+            held += outputs
+        graph.replay()  # uploads the graph
+        gpu.sync()
+        for output in held:
+            output.view(-1).view(gpu.torch.uint8).fill_(0xFF)
+        gpu.flush()
+        gpu.sync()
+        gpu.record(0)
+        graph.replay()
+        gpu.record(1)
+        gpu.sync()
+        for outputs, (_, regions, slots) in zip(made, staged, strict=True):
+            self.kept.append((regions, slots, [y.clone() for y in outputs]))
+        gpu.sync()
+        return OK, [max(gpu.between_ns() // len(staged), 1)] * (2 * len(staged)), ""
 
 
 class CudaKernel:

@@ -1,6 +1,6 @@
 """The cuda device as far as a CPU can test it. Children that 'run on a GPU' here run on FakeCuda: CPU tensors and a log."""
 
-import importlib
+import importlib.util
 import multiprocessing
 import os
 import subprocess
@@ -422,6 +422,24 @@ def test_fake_a_timed_child_cannot_start_programs(fake_device):
     )
     found = verdict(fake_device, source)
     assert (found.status, found.stage) == (Status.RUNTIME_ERROR, "warmup"), found.reason
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """``tests/exploits/run.py``."""
+    spec = importlib.util.spec_from_file_location("kfs_exploits_run_for_cuda", ROOT / "tests" / "exploits" / "run.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("prefix", ["s14", "s26", "s31", "s33", "s71", "s77", "s82"])
+def test_fake_kernels_that_cheat_any_engine_are_refused_by_this_one(fake_device, corpus, prefix):
+    (path,) = (ROOT / "tests" / "exploits").glob(f"{prefix}_*.py")
+    exploit = corpus.read_exploit(path)
+    task = corpus.op_task(exploit.op, corpus.ops_file(path))
+    (found,) = fake_device.measure(task, [corpus.candidate(exploit)], preset="timed", target=QUICK)
+    assert found.status != Status.OK, found.flags
 
 
 def test_fake_children_and_the_kept_reference_end_with_the_device(fake_device, monkeypatch):
