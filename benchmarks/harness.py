@@ -53,7 +53,6 @@ ROOT = Path(__file__).resolve().parent.parent
 BUDGET_S = 2.0
 UNITS = 3000  # of the grid's anchor: milliseconds on two kilobytes, so that what a call costs beside them is nothing
 VERDICT = Target(looks=(3,))  # the shortest schedule that still gives a verdict
-TWO_SECONDS = Target(looks=(4, 6, 8, 12))  # with --seconds
 CAMPAIGN = Target(looks=(4, 6, 8))
 CAMPAIGN_TASKS = ("softmax", "rmsnorm", "cumsum")
 DISTANCES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
@@ -344,21 +343,28 @@ def run_agreement(options, rng) -> tuple[list[dict], list[Figure]]:
             for p in tqdm(order, desc=f"agreement, {load}, pass {repeat + 1}"):
                 for method in map(str, rng.permutation(["ours", *LOOPS])):
                     row = {"load": load, "pair": int(p), "repeat": repeat, "method": method}
-                    rows.append(row | measured_once(device, *pairs[p], method, options.seconds, seed=int(rng.integers(2**31))))
+                    rows.append(
+                        row | measured_once(device, *pairs[p], method, two_seconds(options), seed=int(rng.integers(2**31)))
+                    )
     return rows, agreement_figures(rows, rng)
 
 
-def measured_once(device, task: Task, anchor: Kernel, kernel: Kernel, method: str, seconds: float, *, seed: int) -> dict:
+def measured_once(device, task: Task, anchor: Kernel, kernel: Kernel, method: str, target: Target, *, seed: int) -> dict:
     """One measurement of a pair by one method, as a row."""
     row = {"task": task.name, "anchor": anchor.name, "candidate": kernel.name, "certain": None, "compile_s": 0.0}
     row["numba_anchor"] = "numba" in anchor.source  # compiled again in every child pair of ours
     if method != "ours":
         request = {"preset": "host", "loop": method, "seconds": BUDGET_S, "core": device.core, "check": False}
         return row | fresh(task, anchor, kernel, **request, seed=seed)
-    (m,) = device.measure(task, [kernel], preset="host", target=replace(TWO_SECONDS, seconds=seconds), anchor=anchor)
+    (m,) = device.measure(task, [kernel], preset="host", target=target, anchor=anchor)
     row |= {"status": str(m.status), "reason": m.reason, "low": m.speedup_low, "high": m.speedup_high, "pairs": m.n_child_pairs}
     row |= {"certain": m.stop == "certain", "wall_s": m.seconds, "compile_s": sum(m.first_call_ms.values()) / 1e3}
     return row | {"log2_speedup": math.log2(m.speedup) if m.speedup else None}
+
+
+def two_seconds(options) -> Target:
+    """A schedule that leaves time to check a kernel within ``BUDGET_S``."""
+    return Target(looks=(4, 6, 8, 12), seconds=options.seconds, blocks=options.blocks, max_calls=options.calls)
 
 
 def repeated_work(units: int) -> Kernel:
@@ -379,7 +385,7 @@ def repeated_work_task() -> Task:
 
 def run_grid(options, rng) -> tuple[list[dict], list[Figure]]:
     anchor, rows, trials = repeated_work(UNITS), [], grid_ratios(DISTANCES, UNITS, options.trials, rng)
-    target = replace(TWO_SECONDS, seconds=options.seconds)
+    target = two_seconds(options)
     with HostDevice() as device:
         for distance, units, true in tqdm([trials[i] for i in rng.permutation(len(trials))], desc="grid"):
             (m,) = device.measure(repeated_work_task(), [repeated_work(units)], preset="timed", target=target, anchor=anchor)
@@ -455,6 +461,8 @@ NUMBERS = {
     "pairs": (40, "agreement: pairs, each measured twice a method and load"),
     "trials": (8, "grid: measurements a distance"),
     "seconds": (1.4, "agreement and grid: of timing by ours, so that a verdict with its check takes two"),
+    "blocks": (4, "agreement and grid: timed blocks a case and child pair of ours"),
+    "calls": (6, "agreement and grid: most calls a block of ours"),
     "simulations": (1000, "coverage: candidates a kind of noise"),
     "honest": (170, "hostile: honest kernels"),
     "hostile": (30, "hostile: hostile kernels mixed in"),
