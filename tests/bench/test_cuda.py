@@ -3,8 +3,10 @@
 import importlib.util
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
@@ -412,6 +414,32 @@ def test_fake_what_the_checking_child_compiles_serves_timed_ones_that_may_not_st
     assert found.status == Status.OK, found.reason
     first, *others = (found.first_call_ms[c.name] for c in load_task("softmax").preset("tiny"))
     assert max(others) < first
+
+
+LAUNCHER = """
+import torch
+from triton.runtime.build import compile_module_from_src
+
+C = '''
+#include <Python.h>
+static struct PyModuleDef m = {PyModuleDef_HEAD_INIT, "kfs_launcher", NULL, -1, NULL};
+PyMODINIT_FUNC PyInit_kfs_launcher(void) { return PyModule_Create(&m); }
+'''
+
+
+def kernel(x):
+    compile_module_from_src(src=C, name="kfs_launcher", library_dirs=[], include_dirs=[], libraries=[])
+    return torch.softmax(x, -1)
+"""
+
+
+def test_fake_what_gcc_made_for_the_checking_child_is_found_by_timed_ones(fake_device):
+    build = pytest.importorskip("triton.runtime.build")
+    header = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    if not hasattr(build, "compile_module_from_src") or not (shutil.which("gcc") and header.exists()):
+        pytest.skip("needs gcc and Python's headers")
+    found = verdict(fake_device, LAUNCHER)
+    assert found.status == Status.OK, found.reason
 
 
 def test_fake_a_timed_child_cannot_start_programs(fake_device):
