@@ -42,8 +42,8 @@ from kfs.tasks import Case, Task, reference_function
 
 _CHECKED = 1  # value sets of a timed case that only the check sees
 _WARMUP_SETS = 2
-_WARMUP_CALLS = 14  # an allocator needs a dozen until it hands out the same memory again
-_WARMUP_BLOCKS = 4  # but no longer than so many blocks
+_WARMUP_ROUNDS = 6  # an allocator needs a dozen calls until it hands out the same memory again
+_WARMUP_MS = 12.0  # but no longer
 _EXTRA_SETTLE = 3
 _SETTLED = 0.1
 _LEAK_BYTES = 64 << 10
@@ -127,6 +127,10 @@ class LiveDevice:
         """What decided the measurements beside versions and target."""
         return {}
 
+    def _prepare_anchor(self, task: Task, anchor: Kernel, sets: TaskSets, target: Target) -> dict:
+        """What children of the reference or anchor are spawned with."""
+        return {}
+
     def _affordable(self, task: Task, cases: tuple[Case, ...]) -> tuple[Case, ...]:
         """Those of a preset's cases that admission and stresses can be tried on."""
         return cases
@@ -193,6 +197,7 @@ class LiveDevice:
             raise HarnessError(f"use the device in a with statement: with {type(self).__name__}() as device: ...")
         target = target or Target()
         sets = self._task_sets(task, preset, target)
+        self._anchor_options = self._prepare_anchor(task, anchor or task.reference, sets, target)
         for kernel in kernels:
             measurement = self._one(task, anchor or task.reference, kernel, preset, sets, target)
             self.measurements_spent += 1
@@ -304,7 +309,7 @@ class LiveDevice:
         nbytes = max(s.nbytes for s in sets.timed)
         lone = sets.timed[pair % len(sets.timed)]
         with contextlib.ExitStack() as stack:
-            reference = stack.enter_context(self._side(nbytes, target))
+            reference = stack.enter_context(self._side(nbytes, target, **self._anchor_options))
             try:
                 reference.load(anchor)
                 at = {s.name: _CHECKED for s in sets.timed}
@@ -332,13 +337,13 @@ class LiveDevice:
 
     def _warm(self, side: Side, one: CaseSets, target: Target, at: dict[str, int], *, check: bool) -> tuple[int, float]:
         """Warm-up calls; how many calls a block of this side gets, and their median duration so far, nanoseconds."""
-        pair = [at[one.name], at[one.name] + 1] * target.max_calls
+        pair = range(at[one.name], at[one.name] + _WARMUP_SETS)
         at[one.name] += _WARMUP_SETS
-        done, spent_ms, n = 0, 0.0, 2
-        while done < _WARMUP_CALLS and spent_ms < _WARMUP_BLOCKS * target.block_ms:
-            times = side.block(one, pair[:n], "warmup", check=check and not done).durations_ns
-            spent_ms += sum(times) / 1e6 if done else 0.0  # the first calls may compile or load
-            done, n = done + n, target.max_calls
+        pair = side.put(one, pair, check=check)
+        times = side.run(one, pair, "warmup").durations_ns
+        side.verify(one, pair, "warmup", check=check)
+        rounds = int(np.clip(_WARMUP_MS * 1e6 / (_WARMUP_SETS * min(times)), 1, _WARMUP_ROUNDS))
+        times = side.run(one, pair, "warmup", times=rounds).durations_ns  # the same values again: warm, neither checked nor timed
         now = statistics.median(times)
         fewest = target.min_calls if now < 1e6 * target.block_ms else 1  # a long call warms its caches by itself
         return int(np.clip(1e6 * target.block_ms / now, fewest, target.max_calls)), now
@@ -346,7 +351,8 @@ class LiveDevice:
     def _lone(self, side: Side, one: CaseSets, at: dict[str, int], calls: int, pair: int, when: str) -> Alone:
         """Three blocks of the reference with nobody beside it; the fastest counts, since the first ones find cold caches."""
         picks = range(at[one.name] - calls, at[one.name])
-        blocks = [side.block(one, picks, "timing", check=False).durations_ns for _ in range(3)]
+        picks = side.put(one, picks, check=False, poison=False)
+        blocks = [side.run(one, picks, "timing").durations_ns for _ in range(3)]
         best = min(blocks, key=statistics.median)
         return Alone(case=one.name, child_pair=pair, when=when, reference_ns=list(best))
 
@@ -363,7 +369,7 @@ class LiveDevice:
             picks, ran = {}, {}
             for side in order:  # everything is staged beforehand, so that nothing stands between neighbours
                 first = position[side]
-                picks[side] = side.put(one, range(first, first + calls[side]), check=side is candidate)
+                picks[side] = side.put(one, range(first, first + calls[side]), check=side is candidate, poison=False)
                 position[side] += calls[side]
             for side in order:
                 ran[side] = side.run(one, picks[side], "timing")
