@@ -17,6 +17,7 @@ import os
 import shutil
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -94,7 +95,7 @@ def zygote_main(fd: int, scratch: str, deny: list[str], engine: str = "host") ->
     else:
         _warm_numba()
     try:
-        programs = [confine.seccomp_program(programs=may) for may in (False, True)]
+        programs = [confine.seccomp_program(programs=may, gpu=engine == "cuda") for may in (False, True)]
     except (ImportError, OSError):
         programs = [None, None]
     readable = confine.readable_paths()
@@ -128,14 +129,34 @@ def zygote_main(fd: int, scratch: str, deny: list[str], engine: str = "host") ->
         elif message[:1] == b"W":  # the judge has killed it: reap, and sweep what it left
             pid = int(message[1:])
             _, status = os.waitpid(pid, 0)
-            shutil.rmtree(known.pop(pid), ignore_errors=True)
+            _remove(known.pop(pid))
             strays = _sweep(known)
             sock.sendall(f"{status} {strays}".encode())
         elif message[:1] == b"D":  # forget a kernel's folder of compiled code
-            shutil.rmtree(os.path.join(scratch, message[1:].decode()), ignore_errors=True)
+            _remove(os.path.join(scratch, message[1:].decode()))
             sock.sendall(b"done")
         else:
             sock.sendall(json.dumps([[x.name, x.active, x.detail] for x in layers]).encode())
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder that a kernel may have filled on purpose; ``rm`` stands any depth, and a limit on its time."""
+    try:
+        shutil.rmtree(folder)
+    except (OSError, RecursionError):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(["rm", "-rf", "--one-file-system", folder], stderr=subprocess.DEVNULL, timeout=30, check=False)
+
+
+def copy_files(source: str, target: str) -> None:
+    """Copy a folder's plain files, and neither modes nor times nor anything else that a kernel could have hidden in them."""
+    for folder, _, names in os.walk(source):
+        there = os.path.join(target, os.path.relpath(folder, source))
+        os.makedirs(there, exist_ok=True)
+        for name in names:
+            with contextlib.suppress(OSError):
+                if not os.path.islink(os.path.join(folder, name)):
+                    shutil.copyfile(os.path.join(folder, name), os.path.join(there, name))
 
 
 def _children() -> set[int]:
@@ -177,7 +198,7 @@ def _child_main(sock, arena_fd: int, options: dict, scratch: str, folder: str, r
     import torch
 
     os.setsid()
-    confine.die_with_parent()
+    confine.hide_from_siblings()
     os.chdir(folder)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
@@ -196,6 +217,9 @@ def _child_main(sock, arena_fd: int, options: dict, scratch: str, folder: str, r
     torch.set_num_threads(1)
     tempfile.tempdir = folder
     jit = os.path.join(scratch, options["jit"]) if options["jit"] else folder
+    if options["jit"] and not options["compiles"] and options["engine"] == "host":
+        copy_files(jit, os.path.join(folder, "jit"))  # of its own: shared files would carry messages in their metadata
+        jit = os.path.join(folder, "jit")
     os.environ |= {"TMPDIR": folder, "HOME": folder, "NUMBA_CACHE_DIR": jit, "TRITON_CACHE_DIR": jit}
     gpu, devices = None, ()
     if options["engine"] == "cuda":  # a context of its own, before anything is given up
@@ -278,6 +302,8 @@ def _keep_compiled(path: str) -> None:
     from numba.core import caching
 
     config.CACHE_DIR = os.path.dirname(path)
+    caching._CacheLocator.get_suitable_cache_subpath = classmethod(lambda cls, source: "numba")  # wherever a copy lies
+    caching._SourceFileBackedLocatorMixin.get_source_stamp = lambda self: 0
     load, save = caching.Cache.load_overload, caching.Cache.save_overload
     caching._CacheLocator.ensure_cache_path = _quiet(lambda self: os.makedirs(self.get_cache_path(), exist_ok=True))
     caching.Cache.load_overload, caching.Cache.save_overload = _quiet(load), _quiet(save)  # a timed child may not write
@@ -353,6 +379,7 @@ def _run_calls(kernel, buffer, calls, hold: bool) -> tuple[int, list[int], str]:
 
     views = [[[tensor_view(buffer, TensorSlot(*slot)) for slot in part] for part in parts] for parts in calls]
     stamps, held = [], []
+    arena = [slot for _, slots in views for slot in slots]
     with torch.inference_mode():
         for inputs, slots in views:
             start = _CLOCK()
@@ -360,7 +387,7 @@ def _run_calls(kernel, buffer, calls, hold: bool) -> tuple[int, list[int], str]:
             stop = _CLOCK()
             stamps.append(stop - start)
             outputs = tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
-            if (wrong := layout_fault(outputs, slots) or sharing_fault(outputs, inputs, held)) is not None:
+            if (wrong := layout_fault(outputs, slots) or sharing_fault(outputs, inputs, held + arena)) is not None:
                 return BAD_OUTPUT, [], wrong
             for slot, output in zip(slots, outputs, strict=True):
                 slot.copy_(output)
@@ -391,7 +418,7 @@ def layout_fault(outputs: tuple, wants: tuple | list) -> str | None:
 def sharing_fault(outputs: tuple, inputs: list, earlier: list) -> str | None:
     """Which output overlaps an input, another output or one of an earlier call; None if none does."""
     taken = [(x.data_ptr(), x.data_ptr() + x.nbytes, "an input") for x in inputs]
-    taken += [(x.data_ptr(), x.data_ptr() + x.nbytes, "an earlier output") for x in earlier]
+    taken += [(x.data_ptr(), x.data_ptr() + x.nbytes, "another call") for x in earlier]
     for i, y in enumerate(outputs):
         start, stop = y.data_ptr(), y.data_ptr() + y.nbytes
         for low, high, what in taken:

@@ -22,10 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
+from kfs.bench.child import CallSlots, TensorSlot
 from kfs.bench.facts import Entry, Facts
 from kfs.bench.launch import LaunchError, Program, evaluate, parse_launch
 from kfs.bench.processors import Architecture, architecture, load_hardware, occupancy, speed_of_light_us
-from kfs.bench.sandbox import CallSlots, ChildDied, TensorSlot, Zygote
+from kfs.bench.sandbox import ChildDied, Zygote
 from kfs.bench.sass import Code, Resources, parameter_sizes, read_disassembly, read_resources
 from kfs.bench.toolchain import DeadlinePassed, package_version, run_nvrtc, run_tool, tool, tool_version
 from kfs.data.manifest import cache_folder

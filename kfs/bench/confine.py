@@ -22,10 +22,11 @@ from pathlib import Path
 
 LAYERS = ("namespaces", "read_only", "limits", "capabilities", "landlock", "seccomp")
 SCRATCH_BYTES = 512 << 20
+SCRATCH_FILES = 1 << 16
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-_PDEATHSIG, _SECCOMP, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 38
+_PDEATHSIG, _DUMPABLE, _SECCOMP, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 4, 22, 24, 36, 38
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 0x4000, 0x40000
 _CLONE_THREAD = 0x10000
@@ -38,8 +39,12 @@ _FORBIDDEN = """
     request_key init_module finit_module delete_module kexec_load kexec_file_load reboot swapon swapoff settimeofday
     clock_settime clock_adjtime adjtimex iopl ioperm shmget msgget semget mq_open io_uring_setup io_uring_enter
     io_uring_register personality migrate_pages move_pages quotactl acct syslog sethostname setdomainname
-    name_to_handle_at open_by_handle_at fanotify_init process_madvise
+    name_to_handle_at open_by_handle_at fanotify_init process_madvise memfd_secret timer_create utime utimes utimensat
+    futimesat chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat truncate setxattr lsetxattr fsetxattr
+    setxattrat removexattr lremovexattr fremovexattr removexattrat
 """
+_PROGRAMS = ("fork", "vfork", "execve", "execveat")
+_F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _F_NOTIFY = 8, 10, 15, 1026
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,12 @@ class Layer:
 def die_with_parent() -> None:
     """Have the kernel end this process when its parent ends."""
     _libc.prctl(_PDEATHSIG, 9, 0, 0, 0)
+
+
+def hide_from_siblings() -> None:
+    """End with the parent, and let no process of the same user look inside."""
+    die_with_parent()
+    _libc.prctl(_DUMPABLE, 0, 0, 0, 0)
 
 
 def _check(result: int, what: str) -> None:
@@ -110,7 +121,7 @@ def _mounts(scratch: str, deny: frozenset[str]) -> Layer:
         shows_others = _libc.mount(b"proc", b"/proc", b"proc", quiet, None) < 0
         attributes = struct.pack("<4Q", 1, 0, 0, 0)  # MOUNT_ATTR_RDONLY
         _check(_libc.syscall(442, -100, b"/", 0x8000, attributes, ctypes.c_size_t(len(attributes))), "make mounts read-only")
-        options = f"size={SCRATCH_BYTES},mode=755".encode()
+        options = f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=755".encode()
         nosuid = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV)
         _check(_libc.mount(b"tmpfs", scratch.encode(), b"tmpfs", nosuid, options), "mount scratch")
         return Layer("read_only", True, "/proc shows other processes" if shows_others else "")
@@ -118,7 +129,7 @@ def _mounts(scratch: str, deny: frozenset[str]) -> Layer:
         return Layer("read_only", False, str(error))
 
 
-def seccomp_program(*, programs: bool = False) -> bytes:
+def seccomp_program(*, programs: bool = False, gpu: bool = False) -> bytes:
     """BPF program that refuses what kernels have no use for. Raises OSError or ImportError where libseccomp is missing.
 
     With ``programs`` new processes are allowed: Triton runs an assembler and a C compiler.
@@ -130,7 +141,7 @@ def seccomp_program(*, programs: bool = False) -> bytes:
     refuse = seccomp.ERRNO(errno.EPERM)
     rules = seccomp.SyscallFilter(seccomp.ALLOW)
     for name in _FORBIDDEN.split():
-        if programs and name in ("fork", "vfork", "execve", "execveat"):
+        if programs and name in _PROGRAMS:
             continue
         try:
             rules.add_rule(refuse, name)
@@ -140,6 +151,11 @@ def seccomp_program(*, programs: bool = False) -> bytes:
         rules.add_rule(refuse, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
     rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # glibc then asks clone, whose flags can be seen
     rules.add_rule(refuse, "prlimit64", seccomp.Arg(2, seccomp.NE, 0))
+    rules.add_rule(refuse, "prctl", seccomp.Arg(0, seccomp.EQ, _PDEATHSIG))
+    for command in (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _F_NOTIFY):  # signals that could wake a stopped process
+        rules.add_rule(refuse, "fcntl", seccomp.Arg(1, seccomp.EQ, command))
+    if not gpu:  # memory outside every limit
+        rules.add_rule(refuse, "memfd_create")
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)

@@ -18,12 +18,11 @@ import glob
 import hashlib
 import os
 import platform
-import shutil
 import sys
 import time
 
 from kfs.bench import child
-from kfs.bench.child import BAD_OUTPUT, CALL_FAILED, IMPORT_FAILED, OK, TensorSlot, sharing_fault, tensor_view
+from kfs.bench.child import BAD_OUTPUT, CALL_FAILED, IMPORT_FAILED, OK, TensorSlot, copy_files, sharing_fault, tensor_view
 
 FLUSH_L2 = 2
 """The flush writes and then reads this many times the device's L2, and no less than ``FLUSH_BYTES``."""
@@ -174,7 +173,7 @@ class Engine:
         for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
             os.environ[name] = self.compiled
         if warm and os.path.isdir(source := os.path.join(warm, "compiled")) and not os.path.samefile(warm, jit):
-            shutil.copytree(source, self.compiled, dirs_exist_ok=True)
+            copy_files(source, self.compiled)
         self.gpu = gpu or Gpu(buffer)
         private = self.gpu.torch._C
         self._no_functions = getattr(private, "DisableTorchFunction", contextlib.nullcontext)
@@ -197,7 +196,7 @@ class Engine:
     def _load(self, request: dict, path: str) -> tuple[int, list[int], str]:
         fresh = os.path.join(self.jit, "compiled")
         if not self.compiles and os.path.isdir(fresh):  # what the checking child compiled since this one was set up
-            shutil.copytree(fresh, self.compiled, dirs_exist_ok=True)
+            copy_files(fresh, self.compiled)
         if request["language"] == "cuda":
             try:
                 self.kernel = CudaKernel(request["source"], self.gpu, self.compiled)

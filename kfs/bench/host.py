@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from kfs.records import Kernel
 from kfs.tasks import Case, Task
 
 _MEMORY_BYTES = 2 << 30
+_EMPTY_SHARE = 0.4  # of what a call that computes nothing takes: no kernel is faster
 
 
 class HostDevice(LiveDevice):
@@ -43,22 +45,22 @@ class HostDevice(LiveDevice):
         self._compiled: tuple[str, str] | None = None
 
     def __enter__(self) -> HostDevice:
-        self._turn = measuring(f"core {self.core}")
-        self._turn.__enter__()
-        super().__enter__()
-        self._compiled = None
-        others = self._before - {self.core}
-        if others:
-            os.sched_setaffinity(0, others)  # the judge stays off the timed core
-        self._threads = torch.get_num_threads()
-        torch.set_num_threads(max(len(others), 1))  # more threads than cores would spin against each other
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(measuring(f"core {self.core}"))
+            super().__enter__()
+            stack.callback(super().__exit__)
+            self._compiled = None
+            others = self._before - {self.core}
+            if others:
+                _move_threads(others)  # the judge stays off the timed core
+                stack.callback(_move_threads, self._before)
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(max(len(others), 1))  # more threads than cores would spin against each other
+            self._exit = stack.pop_all()
         return self
 
     def __exit__(self, *_) -> None:
-        super().__exit__()
-        self._turn.__exit__(None, None, None)
-        os.sched_setaffinity(0, self._before)
-        torch.set_num_threads(self._threads)
+        self._exit.close()
 
     def _prepare_anchor(self, task: Task, anchor: Kernel, sets: TaskSets, target: Target) -> dict:
         """Have a Numba anchor compiled once, by a child that may write where the others read."""
@@ -88,13 +90,21 @@ class HostDevice(LiveDevice):
             side = Side(self._spawn(one.nbytes), target)
             try:
                 side.load(Kernel(language="python", source=f"import torch\n\n\ndef kernel(*inputs):\n    return ({outputs},)\n"))
-                beside = {}
+                beside, least = {}, []
                 for n in (1, target.max_calls):
                     replies = [side.block(one, range(n), "timing", check=False) for _ in range(7)]
+                    least += [ns for r in replies for ns in r.durations_ns]
                     beside[n] = statistics.median(r.cpu_ns - sum(r.durations_ns) for r in replies[2:])
             finally:
                 side.child.close()
             a_call = (beside[target.max_calls] - beside[1]) / max(target.max_calls - 1, 1)
             staging = Staging(max(beside[1] - a_call, 0.0), max(a_call, 0.0))
-            ready.append(replace(one, staging=staging, floor_ns=max(move, task.flops(case) / peak * 1e9)))
+            ready.append(replace(one, staging=staging, floor_ns=max(move, _EMPTY_SHARE * min(least), task.flops(case) / peak * 1e9)))
         return ready
+
+
+def _move_threads(cores: set[int]) -> None:
+    """Pin every thread of this process, libraries' pools included."""
+    for tid in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(tid), cores)

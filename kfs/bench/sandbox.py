@@ -16,9 +16,7 @@ stamps of single calls are made in the candidate's process: ``kfs.bench.timing``
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
-import mmap
 import os
 import select
 import shutil
@@ -35,6 +33,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kfs.bench.arena import Arena
 from kfs.bench.child import (
     BAD_OUTPUT,
     HEADER,
@@ -44,14 +43,12 @@ from kfs.bench.child import (
     OK,
     REQUEST,
     CallSlots,
-    TensorSlot,
-    tensor_view,
 )
 from kfs.bench.confine import Layer
 from kfs.errors import HarnessError
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 # What a child may know of the caller's environment: no tokens, no keys.
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
@@ -61,14 +58,9 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 _ONE_THREAD = {"OMP_THREAD_LIMIT": "1", "OMP_WAIT_POLICY": "PASSIVE"}  # whatever the kernel asks for
 
 # glibc: keep freed memory, so that outputs past 1 MB do not cost page faults in one process and none in the next.
-_WARM_ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+_WARM_ALLOCATOR = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
-_libc = ctypes.CDLL(None)
-_libc.memcmp.argtypes = _libc.memmove.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-_libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-
-CANARY_BYTES = 4096
-_CANARY = bytes(range(1, 256)) * 17
+_RESTLESS_NS = 500_000
 
 
 @dataclass(frozen=True)
@@ -95,67 +87,6 @@ class ChildDied(Exception):
         self.kind, self.detail = kind, detail
 
 
-class Arena:
-    """Shared memory of one child, written and read by the judge through ``view``."""
-
-    def __init__(self, nbytes: int):
-        self.nbytes = max(nbytes, mmap.PAGESIZE)
-        self.fd = os.memfd_create("kfs-arena")
-        os.ftruncate(self.fd, self.nbytes)
-        self.map = mmap.mmap(self.fd, self.nbytes)
-        self._bytes = (ctypes.c_char * self.nbytes).from_buffer(self.map)
-        self._address = ctypes.addressof(self._bytes)
-
-    def view(self, slot: TensorSlot):
-        """The tensor at ``slot``, sharing the arena's memory."""
-        return tensor_view(self.map, slot)
-
-    def put(self, slot: TensorSlot, tensor: torch.Tensor) -> None:
-        """Write a contiguous tensor's values into ``slot``."""
-        if slot.strides is not None:
-            self.view(slot).copy_(tensor)
-        else:
-            _libc.memmove(self._address + slot.offset, tensor.data_ptr(), slot.nbytes)
-
-    def poison(self, slot: TensorSlot) -> None:
-        """Fill ``slot`` with 0xFF bytes (NaN, or -1), so that what was never written cannot pass for an answer."""
-        _libc.memset(self._address + slot.offset, 0xFF, slot.nbytes)
-
-    def holds(self, slot: TensorSlot, tensor: torch.Tensor) -> bool:
-        """Whether the slot holds the tensor's values, byte for byte where both are contiguous."""
-        if slot.strides is not None:
-            return self.view(slot).equal(tensor)
-        return not slot.nbytes or _libc.memcmp(self._address + slot.offset, tensor.data_ptr(), slot.nbytes) == 0
-
-    def set_canaries(self, slots: Iterable[TensorSlot]) -> None:
-        """Write a known pattern behind and before each slot."""
-        for low, high in _bands(slots):
-            self.map[low:high] = _CANARY[: high - low]
-
-    def canary_fault(self, slots: Iterable[TensorSlot]) -> str | None:
-        """Where something was written beside a slot; None if nowhere."""
-        for low, high in _bands(slots):
-            if self.map[low:high] != _CANARY[: high - low]:
-                return "memory next to an input or output buffer was written"
-        return None
-
-    def close(self) -> None:
-        """Free the memory once no view is left."""
-        del self._bytes
-        with contextlib.suppress(BufferError):
-            self.map.close()
-        os.close(self.fd)
-
-
-def _bands(slots: Iterable[TensorSlot]) -> list[tuple[int, int]]:
-    """Bytes beside each slot that nobody may touch."""
-    return [
-        band
-        for s in slots
-        for band in ((s.offset - CANARY_BYTES, s.offset), (s.offset + s.nbytes, s.offset + s.nbytes + CANARY_BYTES))
-    ]
-
-
 class Child:
     """One kernel in one process, stopped between requests. Made by ``Zygote.spawn``; ``close`` kills it."""
 
@@ -168,6 +99,8 @@ class Child:
         self.memory_limit: int | None = None
         self.layers: list[Layer] = []
         self.strays = 0
+        self._rest_ns = 0  # CPU time when it last stopped
+        self._asked = self._restless = 0
         self.setup_ns = 0
         """GPU only: how long it took to make a context."""
 
@@ -202,6 +135,11 @@ class Child:
             If it ends, breaks the protocol or misses the deadline.
         """
         body = json.dumps(request).encode()
+        self._asked += 1
+        if self._rest_ns and self.cpu_ns() - self._rest_ns > _RESTLESS_NS:  # once in a while a hypervisor's pause looks like it
+            self._restless += 1
+            if self._restless >= 5 and 4 * self._restless >= self._asked:
+                raise ChildDied("protocol", f"the process ran {self._restless} times while it was stopped")
         try:
             self._sock.settimeout(deadline_s)
             if len(body) > 1 << 16:  # more than a socket holds: it must run to read it
@@ -210,15 +148,27 @@ class Child:
             start, cpu = time.perf_counter_ns(), self.cpu_ns()
             self._signal(signal.SIGCONT)
             code, stamps, text, elapsed = self._reply(start, time.monotonic() + deadline_s)
-            reply = Reply(code, stamps, text, elapsed, self.cpu_ns() - cpu)
+            self._stop()
+            reply = Reply(code, stamps, text, elapsed, self._rest_ns - cpu)
         except TimeoutError as error:
             raise ChildDied("timeout", f"no answer within {deadline_s:g} s") from error
         except (ChildDied, OSError) as error:
             if isinstance(error, ChildDied) and error.kind != "crash":
                 raise
             raise ChildDied("crash", self._end()) from error
-        self._signal(signal.SIGSTOP)
         return reply
+
+    def _stop(self) -> None:
+        """Stop the process and all its threads, and read its CPU time, which the kernel knows exactly only then."""
+        self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 0.5
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError), open(f"/proc/{self._pid}/stat", "rb") as file:
+                if file.read().rpartition(b") ")[2][:1] in b"TtZX":
+                    break
+                continue
+            break
+        self._rest_ns = self.cpu_ns()
 
     @property
     def closed(self) -> bool:
@@ -238,7 +188,8 @@ class Child:
         if magic != MAGIC or code > BAD_OUTPUT or n_text > MAX_TEXT or n_stamps > MAX_STAMPS:
             raise ChildDied("protocol", "the answer is not a frame of the protocol")
         stamps = struct.unpack(f"<{n_stamps}q", self._receive(8 * n_stamps, deadline))
-        return code, stamps, self._receive(n_text, deadline).decode(errors="replace"), elapsed
+        text = self._receive(n_text, deadline).decode(errors="replace")
+        return code, stamps, "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text), elapsed
 
     def _receive(self, n: int, deadline: float) -> bytes:
         parts = bytearray()
@@ -264,7 +215,7 @@ class Child:
             raise HarnessError(f"a child could not be set up: {self._end()}") from error
         if self.memory_bytes is not None and (size := self.memory().get("VmSize")):
             self.memory_limit = size + self.memory_bytes
-        self._signal(signal.SIGSTOP)
+        self._stop()
 
     def busy_threads_ns(self, pause_s: float = 0.003) -> int:
         """CPU time that threads other than the main one spend while the kernel is not being called, over ``pause_s``."""
@@ -274,7 +225,7 @@ class Child:
         before = self._thread_times()
         time.sleep(pause_s)
         after = self._thread_times()
-        self._signal(signal.SIGSTOP)
+        self._stop()
         return sum(max(ns - before.get(tid, 0), 0) for tid, ns in after.items())
 
     def threads(self) -> int:
@@ -368,6 +319,7 @@ class Zygote:
         )
         theirs.close()
         self._sock = ours
+        self._broken = False
         self._own_layers = [Layer(*x) for x in json.loads(self._request(b"?", "start"))]
         self.layers = list(self._own_layers)
 
@@ -451,11 +403,16 @@ class Zygote:
 
     def _request(self, message: bytes, what: str) -> str:
         with self._lock:
+            if self._broken:
+                raise HarnessError(f"a request to the zygote was interrupted, cannot {what}: open the device again")
+            self._broken = True  # until the answer is in: the next request would take it for its own
             try:
                 self._sock.sendall(message)
             except OSError as error:
                 raise HarnessError(f"the zygote is gone, cannot {what}: {error}") from error
-            return self._answer(what)[0]
+            answer = self._answer(what)[0]
+            self._broken = False
+        return answer
 
     def _answer(self, what: str, fds: int = 0) -> tuple[str, list[int]]:
         if not select.select([self._sock], [], [], 120)[0]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import torch
 
 from kfs.bench import Target, child
+from kfs.bench.arena import CANARY_BYTES
 from kfs.bench.child import CallSlots, TensorSlot
 from kfs.bench.judge import Expected, value_fault
-from kfs.bench.sandbox import CANARY_BYTES, Child, ChildDied, Reply
+from kfs.bench.sandbox import Child, ChildDied, Reply
 from kfs.bench.timing import Staging
 from kfs.records import Kernel, Status
 
@@ -143,7 +144,7 @@ class Side:
         """Run the kernel on what was put there, all of it ``times`` times. A crash, a hang or an exception raise Verdict."""
         slots = sets.slots[: len(picks)] * times
         reply = self._ask(stage, lambda: self.child.call(slots, self.target.deadline_s, hold=hold, do=do))
-        self.attempts.update(reply.text.split("\n") if reply.text else ())
+        self.attempts.update(line[:80] for line in reply.text.split("\n")[:8] if line)
         if min(reply.durations_ns) <= 0:
             raise Verdict(Status.IMPLAUSIBLE, stage, f"case {sets.name}: a call claims {min(reply.durations_ns)} ns", self)
         return reply
@@ -206,7 +207,7 @@ class Side:
         except ChildDied as died:
             raise Verdict(_ENDED.get(died.kind, Status.REJECTED), stage, died.detail, self) from died
         if reply.code != child.OK:
-            raise Verdict(_STATUS[reply.code], stage, reply.text or "no reason given", self)
+            raise Verdict(_STATUS[reply.code], stage, reply.text[:1000] or "no reason given", self)
         return reply
 
 

@@ -4,8 +4,8 @@ A block holds neighbouring calls of reference and candidate and gives one log ra
 cancel. A child pair's value is the mean over cases of the median over its blocks; the interval is Student's t over child pairs,
 whose standard error is never taken smaller than the scatter of the blocks inside the pairs allows.
 
-A kernel some of whose calls are much slower than the rest (its block medians would hide work moved from one call into another) is
-``unstable``, and its ratios are those of means. The stamps of calls come from the candidate's process; the CPU time
+A kernel whose means make it slower than its medians do (medians would hide work moved from one call into another) is
+``unstable``, and its label is made of means. The stamps of calls come from the candidate's process; the CPU time
 the kernel accounts to it bounds them from outside, and the speed of light from below. Pure functions.
 """
 
@@ -25,17 +25,17 @@ from kfs.speedup import STUDY_BINS, SpeedupBins
 # Standard error of a median of n normal samples is about 1.2533 sd / sqrt(n); 1.4826 MAD estimates sd.
 _MEDIAN_FACTOR = 1.2533 * 1.4826
 
-SPIKE = 3.0
-"""A call this many times its block's median is a spike."""
-SPIKY_BLOCKS = 0.4
-"""Share of blocks with a spike that makes a kernel unstable."""
-CLOCK_SLACK = 0.25
-"""CPU time beyond the claimed one that is not yet suspect, as a share of calls and staging."""
-CLOCK_SLACK_NS = 50_000.0
+UNEVEN_LOG2 = 0.15
+"""Speedups of medians this far above those of means, in log2, make a kernel unstable: its label is then made of means."""
+CLOCK_SLACK = 0.15
+"""CPU time beyond the claimed one that is not yet suspect, as a share of the claimed one."""
+STAGING_SLACK = 0.2
+"""And as a share of what staging costs."""
+CLOCK_SLACK_NS = 60_000.0
 """And nanoseconds a block."""
 LIGHT_MARGIN = 0.8
 """Faster than this share of the speed-of-light bound is implausible."""
-SLOWED_LOG2 = 0.6
+SLOWED_LOG2 = 1.0
 """A reference alone this much slower after the candidate than before it, in log2, was slowed by it."""
 SLOWED_NS = 50_000.0
 """And at least so many nanoseconds a call: cold caches cost a few microseconds."""
@@ -53,20 +53,40 @@ class Estimate:
     n_child_pairs: int
 
 
-def block_log2_ratio(block: Block, middle=np.median) -> float:
-    """log2 of the reference's middle duration over the candidate's."""
-    return math.log2(float(middle(block.reference_ns)) / float(middle(block.candidate_ns)))
+def block_log2_ratio(block: Block) -> float:
+    """log2 of the reference's median duration over the candidate's."""
+    return math.log2(float(np.median(block.reference_ns)) / float(np.median(block.candidate_ns)))
 
 
-def spiky_share(durations: Sequence[Sequence[int]]) -> float:
-    """Share of blocks in which a call took more than ``SPIKE`` times the median of its block."""
-    return float(np.mean([max(d) > SPIKE * np.median(d) for d in durations]))
+def _total_log2_ratio(blocks: Sequence[Block]) -> float:
+    """log2 of the reference's mean duration over the candidate's, all calls of some blocks together."""
+    reference, candidate = (np.concatenate([getattr(b, side) for b in blocks]) for side in ("reference_ns", "candidate_ns"))
+    return math.log2(float(reference.mean()) / float(candidate.mean()))
+
+
+def _by_pair(blocks: Sequence[Block]) -> dict[int, dict[str, list[Block]]]:
+    """Blocks by child pair and case; every pair must have run every case."""
+    found: dict[int, dict[str, list[Block]]] = defaultdict(lambda: defaultdict(list))
+    for block in blocks:
+        found[block.child_pair][block.case].append(block)
+    cases = sorted({b.case for b in blocks})
+    for pair, by_case in sorted(found.items()):
+        if sorted(by_case) != cases:
+            raise ValueError(f"child pair {pair} ran cases {sorted(by_case)}, others ran {cases}")
+    return found
 
 
 def unstable(blocks: Sequence[Block]) -> bool:
-    """Whether spikes are the candidate's habit rather than the machine's: often, and more often than the reference's."""
-    candidate = spiky_share([b.candidate_ns for b in blocks])
-    return candidate >= SPIKY_BLOCKS and candidate > 2 * spiky_share([b.reference_ns for b in blocks])
+    """Whether means make the candidate slower than medians do, by more than ``UNEVEN_LOG2``; median over child pairs.
+
+    Then some of its calls are much slower than the rest, beyond what the machine does to the reference, and medians would hide
+    work that was moved from one call into another.
+    """
+    gaps = [
+        np.mean([np.median([block_log2_ratio(b) for b in own]) - _total_log2_ratio(own) for own in by_case.values()])
+        for by_case in _by_pair(blocks).values()
+    ]
+    return float(np.median(gaps)) > UNEVEN_LOG2
 
 
 def bimodal(blocks: Sequence[Block]) -> bool:
@@ -96,19 +116,16 @@ def estimate(blocks: Sequence[Block], *, level: float = 0.95) -> Estimate:
     ValueError
         If there are fewer than two child pairs, or a pair lacks a case.
     """
-    ratios: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    middle = np.mean if unstable(blocks) else np.median
-    for block in blocks:
-        ratios[block.child_pair][block.case].append(block_log2_ratio(block, middle))
-    cases = sorted({b.case for b in blocks})
-    if len(ratios) < 2:
-        raise ValueError(f"an interval needs at least two child pairs, found {len(ratios)}")
+    by_pair = _by_pair(blocks)
+    if len(by_pair) < 2:
+        raise ValueError(f"an interval needs at least two child pairs, found {len(by_pair)}")
+    uneven = unstable(blocks)
     values, inner = [], []
-    for pair, by_case in sorted(ratios.items()):
-        if sorted(by_case) != cases:
-            raise ValueError(f"child pair {pair} ran cases {sorted(by_case)}, others ran {cases}")
-        values.append(np.mean([np.median(by_case[c]) for c in cases]))
-        inner.append(math.sqrt(sum(_median_error(by_case[c]) ** 2 for c in cases)) / len(cases))
+    for by_case in by_pair.values():
+        ratios = [[block_log2_ratio(b) for b in own] for own in by_case.values()]
+        middles = [_total_log2_ratio(own) for own in by_case.values()] if uneven else [np.median(r) for r in ratios]
+        values.append(np.mean(middles))
+        inner.append(math.sqrt(sum(_median_error(r) ** 2 for r in ratios)) / len(ratios))
     n = len(values)
     between = float(np.std(values, ddof=1)) / math.sqrt(n)
     within = math.sqrt(float(np.mean(np.square(inner)))) / math.sqrt(n)
@@ -156,33 +173,50 @@ class Staging:
     call_ns: float
 
     def of(self, calls: int) -> float:
-        """Expected overhead of a request with that many calls, nanoseconds."""
-        return self.request_ns + self.call_ns * calls
+        """Expected overhead of a request with that many calls, nanoseconds; at least a microsecond."""
+        return max(self.request_ns + self.call_ns * calls, 1000.0)
 
 
 def clock_fault(blocks: Sequence[Block], staging: dict[str, Staging]) -> str | None:
     """Whether the candidate's stamps and the outside clock disagree, in words; None if they agree.
 
-    A process cannot have spent much more CPU time on a request than its calls claim, beyond what staging costs: what the empty
+    A process cannot have spent much more CPU time on its requests than its calls claim, beyond what staging costs: what the empty
     kernel showed, scaled by what the reference's own blocks show now. The kernel's accounting is read while the process is
-    stopped, so other work on the machine does not blur it. Medians over blocks, for each case.
+    stopped, so other work on the machine does not blur it; the pauses of a hypervisor do. Sums over blocks without the worst
+    quarter, for each case.
     """
     for case in sorted({b.case for b in blocks}):
-        own = [b for b in blocks if b.case == case and b.candidate_cpu_ns and b.reference_cpu_ns]
-        if not own:
-            continue
-        plain = staging[case]
-        now = np.median([(b.reference_cpu_ns - sum(b.reference_ns)) / plain.of(len(b.reference_ns)) for b in own])
-        claimed = np.array([sum(b.candidate_ns) for b in own], dtype=float)
-        beside = now * np.array([plain.of(len(b.candidate_ns)) for b in own])
-        spent = np.array([b.candidate_cpu_ns for b in own]) - beside
-        slack = CLOCK_SLACK * (np.median(claimed) + np.median(beside)) + CLOCK_SLACK_NS
-        if np.median(spent - claimed) > slack:
+        claimed, spent, slack = _spent(blocks, case, staging)
+        if spent - claimed > slack:
             return (
-                f"case {case}: calls claim {np.median(claimed) / 1e6:.3f} ms a block, "
-                f"the process spent {np.median(spent) / 1e6:.3f} ms on them"
+                f"case {case}: calls claim {claimed / 1e6:.3f} ms, the process spent {spent / 1e6:.3f} ms on them; "
+                f"{slack / 1e6:.3f} ms more would pass"
             )
     return None
+
+
+def clock_unproven(blocks: Sequence[Block], staging: dict[str, Staging]) -> bool:
+    """Whether some case's calls are so short that their whole claimed time is within the slack of the clock outside."""
+    for case in {b.case for b in blocks}:
+        claimed, _, slack = _spent(blocks, case, staging)
+        if slack > claimed:
+            return True
+    return False
+
+
+def _spent(blocks: Sequence[Block], case: str, staging: dict[str, Staging]) -> tuple[float, float, float]:
+    """Nanoseconds that a case's candidate calls claim, that its process spent on them, and that may lie between the two."""
+    own = [b for b in blocks if b.case == case and b.candidate_cpu_ns and b.reference_cpu_ns]
+    if not own:
+        return 0.0, 0.0, 0.0
+    plain = staging[case]
+    now = np.median([(b.reference_cpu_ns - sum(b.reference_ns)) / plain.of(len(b.reference_ns)) for b in own])
+    claimed = np.array([sum(b.candidate_ns) for b in own], dtype=float)
+    beside = now * np.array([plain.of(len(b.candidate_ns)) for b in own])
+    spent = np.array([b.candidate_cpu_ns for b in own]) - beside
+    keep = np.argsort(spent - claimed)[: len(own) - (len(own) + 3) // 4]
+    slack = CLOCK_SLACK * claimed[keep].sum() + STAGING_SLACK * beside[keep].sum() + CLOCK_SLACK_NS * len(keep)
+    return float(claimed[keep].sum()), float(spent[keep].sum()), float(slack)
 
 
 def light_fault(blocks: Sequence[Block], floor_ns: dict[str, float]) -> str | None:

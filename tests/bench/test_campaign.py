@@ -128,7 +128,7 @@ def test_kfs_record_killed_in_the_middle_goes_on_where_it_was(tmp_path):
     (folder / "reference.py").write_text("def kernel(x):\n    return 2 * x\n")
     for i in range(4):
         (folder / "host" / f"add{i}.py").write_text(f"def kernel(x):\n    return x + x  # {i}\n")
-    command = [sys.executable, "-m", "kfs.cli", "record", str(folder), "--preset", "tiny", "--child-pairs", "2"]
+    command = [sys.executable, "-m", "kfs.cli", "record", str(folder), "--preset", "tiny", "--child-pairs", "3"]
     command += ["--out", str(tmp_path / "records"), "--log", str(tmp_path / "log")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
@@ -144,4 +144,4 @@ def test_kfs_record_killed_in_the_middle_goes_on_where_it_was(tmp_path):
     measurements, kernels, _ = read_folder(records)
     assert len(measurements) == len(kernels) == 5
     assert all(m in measurements for m in done)
-    assert {m.n_child_pairs for m in measurements} == {2}
+    assert {m.n_child_pairs for m in measurements} == {3}

@@ -109,7 +109,7 @@ def test_a_captured_call_that_hands_back_an_earlier_output_is_refused(tmp_path):
     kept = []
     made, _ = engine(tmp_path, lambda x: kept[0] if kept else kept.append(x * 2) or kept[0])
     code, _, text = made.serve({"do": "graph", "calls": [call_slots(0), call_slots(1)], "hold": False}, "")
-    assert code == BAD_OUTPUT and "earlier output" in text
+    assert code == BAD_OUTPUT and "another call" in text
 
 
 def test_a_graph_has_every_call_once_and_its_outputs_are_those_of_the_replay(tmp_path):
