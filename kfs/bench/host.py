@@ -99,7 +99,9 @@ class HostDevice(LiveDevice):
                 side.child.close()
             a_call = (beside[target.max_calls] - beside[1]) / max(target.max_calls - 1, 1)
             staging = Staging(max(beside[1] - a_call, 0.0), max(a_call, 0.0))
-            ready.append(replace(one, staging=staging, floor_ns=max(move, _EMPTY_SHARE * min(least), task.flops(case) / peak * 1e9)))
+            ready.append(
+                replace(one, staging=staging, floor_ns=max(move, _EMPTY_SHARE * min(least), task.flops(case) / peak * 1e9))
+            )
         return ready
 
 
