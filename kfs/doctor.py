@@ -142,7 +142,7 @@ def _data() -> list[Finding]:
 
 
 def _sandbox() -> list[Finding]:
-    """Isolation layers the kernel offers; `kfs.bench.sandbox` says which of them are used."""
+    """Isolation layers the system offers; `kfs.bench.confine` uses them."""
     libc = ctypes.CDLL(None, use_errno=True)
     abi = libc.syscall(444, None, 0, 1)  # landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION)
     landlock = Finding("landlock", "ok" if abi > 0 else "absent", f"ABI {abi}" if abi > 0 else "not offered by this kernel")
@@ -150,13 +150,18 @@ def _sandbox() -> list[Finding]:
     allowed = [name for name, flag in spaces.items() if _can_unshare(libc, flag)]
     denied = sorted(set(spaces) - set(allowed))
     detail = f"{', '.join(allowed) or 'none'} allowed" + (f"; denied: {', '.join(denied)}" if denied else "")
-    seccomp = "ok" if Path("/proc/sys/kernel/seccomp").exists() else "absent"
+    try:
+        from kfs.bench.confine import seccomp_program
+
+        seccomp = Finding("seccomp", "ok", f"filter of {len(seccomp_program()) // 8} instructions")
+    except (ImportError, OSError) as error:
+        seccomp = Finding("seccomp", "absent", f"no filter can be built: {error}", "install libseccomp (Debian: libseccomp2)")
     memfd = hasattr(os, "memfd_create")
     return [
         Finding("shared memory", "ok" if memfd else "broken", "memfd" if memfd else "memfd_create is missing: Linux is needed"),
         landlock,
         Finding("namespaces", "ok" if allowed else "absent", detail),
-        Finding("seccomp", seccomp, "offered" if seccomp == "ok" else "not offered by this kernel"),
+        seccomp,
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kfs.bench import Target
-from kfs.errors import UnknownNameError
+from kfs.errors import HarnessError, UnknownNameError
 from kfs.records import Hardware, Kernel, Measurement
 from kfs.tasks import Task
 
@@ -38,7 +38,13 @@ class ReplayDevice:
         return None
 
     def measure(
-        self, task: Task, kernels: Iterable[Kernel], *, preset: str = "host", target: Target | None = None
+        self,
+        task: Task,
+        kernels: Iterable[Kernel],
+        *,
+        preset: str = "host",
+        target: Target | None = None,
+        anchor: Kernel | None = None,
     ) -> Iterator[Measurement]:
         """Recorded measurement of each kernel, in order.
 
@@ -48,7 +54,11 @@ class ReplayDevice:
         ------
         UnknownNameError
             If a kernel was not recorded for this task, preset and hardware.
+        HarnessError
+            If an anchor is asked for that is not the reference.
         """
+        if anchor is not None and anchor.kernel_id != task.reference.kernel_id:
+            raise HarnessError("recorded speedups are over the reference; time against another kernel with a live device")
         for kernel in kernels:
             found = self._table.get((task.name, preset, kernel.kernel_id))
             if found is None:

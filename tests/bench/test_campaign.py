@@ -7,7 +7,7 @@ import pytest
 from kfs.bench import HARNESS, Target
 from kfs.bench.campaign import read_folder, read_log, record, task_kernels
 from kfs.bench.replay import ReplayDevice
-from kfs.errors import DataError
+from kfs.errors import DataError, HarnessError
 from kfs.records import Block, Hardware, Kernel, Measurement
 from kfs.tasks import load_task
 
@@ -112,8 +112,11 @@ def test_replay_answers_what_was_recorded_and_counts_the_budget(tasks, tmp_path)
 def test_replay_refuses_a_kernel_nobody_recorded(tasks, tmp_path):
     run(ScriptedDevice(), tasks[:1], tmp_path)
     measurements, _, hardware = read_folder(tmp_path / "records" / CPU.name)
+    other = Kernel(language="python", source="x")
     with pytest.raises(KeyError, match="was not recorded on host-scripted"):
-        list(ReplayDevice(measurements, hardware).measure(tasks[0], [Kernel(language="python", source="x")]))
+        list(ReplayDevice(measurements, hardware).measure(tasks[0], [other]))
+    with pytest.raises(HarnessError, match="live device"):
+        list(ReplayDevice(measurements, hardware).measure(tasks[0], [], anchor=other))
 
 
 def test_kfs_record_killed_in_the_middle_goes_on_where_it_was(tmp_path):
