@@ -24,6 +24,8 @@ from kfs.speedup import STUDY_BINS, SpeedupBins
 
 # Standard error of a median of n normal samples is about 1.2533 sd / sqrt(n); 1.4826 MAD estimates sd.
 _MEDIAN_FACTOR = 1.2533 * 1.4826
+# The MAD of few samples is too small (Croux and Rousseeuw, "Time-efficient algorithms for two highly robust estimators", 1992).
+_SMALL_MAD = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 
 UNEVEN_LOG2 = 0.15
 """Speedups of medians this far above those of means, in log2, make a kernel unstable: its label is then made of means."""
@@ -137,8 +139,9 @@ def estimate(blocks: Sequence[Block], *, level: float = 0.95) -> Estimate:
 
 def _median_error(values: Sequence[float]) -> float:
     values = np.asarray(values)
-    mad = float(np.median(np.abs(values - np.median(values))))
-    return _MEDIAN_FACTOR * mad / math.sqrt(len(values))
+    n = len(values)
+    mad = _SMALL_MAD.get(n, n / (n - 0.8)) * float(np.median(np.abs(values - np.median(values)))) if n > 1 else 0.0
+    return _MEDIAN_FACTOR * mad / math.sqrt(n)
 
 
 def ratio_interval(anchor: Estimate, candidate: Estimate, *, level: float = 0.95) -> tuple[float, float, float]:
