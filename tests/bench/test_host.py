@@ -194,7 +194,7 @@ def test_what_a_kernel_tries_outside_its_folder_is_told(device, softmax):
 
 
 def test_timing_stops_at_a_look_when_the_bin_is_certain(device, softmax):
-    slow = RIGHT.replace("    return", "    for _ in range(200): torch.softmax(x, -1)\n    return")
+    slow = RIGHT.replace("    return", "    for _ in range(2000): torch.softmax(x, -1)\n    return")
     found = verdict(device, softmax, slow, Target(looks=(3, 12), settle_blocks=1, blocks=2, min_calls=2, max_calls=2))
     assert (found.stop, found.n_child_pairs) == ("certain", 3)
 
