@@ -29,9 +29,9 @@ _SMALL_MAD = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.1
 
 UNEVEN_LOG2 = 0.15
 """Speedups of medians this far above those of means, in log2, make a kernel unstable: its label is then made of means."""
-CLOCK_SLACK = 0.15
+CLOCK_SLACK = 0.25
 """CPU time beyond the claimed one that is not yet suspect, as a share of the claimed one."""
-STAGING_SLACK = 0.2
+STAGING_SLACK = 0.5
 """And as a share of what staging costs."""
 CLOCK_SLACK_NS = 60_000.0
 """And nanoseconds a block."""
