@@ -18,16 +18,12 @@ a child's process does to the two clocks within the slack of the judge's, and th
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import os
 import statistics
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -38,6 +34,7 @@ from kfs.bench.confine import LAYERS
 from kfs.bench.gpu_child import FLUSH_L2
 from kfs.bench.gpu_probe import has_triton, light, what_gpu
 from kfs.bench.live import LiveDevice, Run, TaskSets
+from kfs.bench.machine import measuring
 from kfs.bench.nvml import Nvml, State, visible_gpu
 from kfs.bench.sandbox import Child, Reply, Zygote
 from kfs.bench.side import CaseSets, Side, Verdict
@@ -80,31 +77,6 @@ def why_not() -> str | None:
     except (OSError, HarnessError) as error:
         return f"no NVIDIA GPU: {error}"
     return None
-
-
-@contextlib.contextmanager
-def gpu_lock(name: str, *, wait_s: float, say: Callable[[str], None] = print) -> Iterator[Path]:
-    """Hold the lock of a GPU; waits for another holder, and gives up with a HarnessError after ``wait_s`` seconds."""
-    path = Path(tempfile.gettempdir()) / f"kfs-gpu-{name}.lock"
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        deadline, told = time.monotonic() + wait_s, False
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "another process"
-                if time.monotonic() >= deadline:
-                    raise HarnessError(f"GPU {name} is measured on by process {holder} ({path}); wait until it ends") from None
-                if not told and (told := True):
-                    say(f"GPU {name} is measured on by process {holder}; waiting up to {wait_s:g} s")
-                time.sleep(min(0.2, max(deadline - time.monotonic(), 0.01)))
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, str(os.getpid()).encode(), 0)
-        yield path
-    finally:
-        os.close(fd)
 
 
 def layer_plans(deny: Iterable[str] = ()) -> list[frozenset[str]]:
@@ -187,7 +159,7 @@ class CudaDevice(LiveDevice):
             with contextlib.suppress(OSError):
                 self._nvml = Nvml(uuid, index=index)
                 uuid = self._nvml.uuid()
-            stack.enter_context(gpu_lock(uuid or f"index{index}", wait_s=self._wait_s))
+            stack.enter_context(measuring(f"GPU {uuid or f'index{index}'}", wait_s=self._wait_s))
             self._shared = bool(self._nvml and self._nvml.processes())
             if others := self._before - set(self._cores):
                 os.sched_setaffinity(0, others)

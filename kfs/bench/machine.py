@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,19 +25,23 @@ from kfs.records import Hardware
 _held: dict[str, int] = {}
 
 
-@contextlib.contextmanager
-def measuring(what: str, *, wait_s: float = 900.0) -> Iterator[None]:
-    """Hold the machine-wide lock of what is measured on, for example ``core 1``; processes that measure take turns.
+def _to_standard_error(text: str) -> None:
+    print(text, file=sys.stderr)
 
-    Says on standard error that it waits. One process may hold a lock several times.
+
+@contextlib.contextmanager
+def measuring(what: str, *, wait_s: float = 900.0, say: Callable[[str], None] = _to_standard_error) -> Iterator[Path]:
+    """Hold the machine-wide lock of what is measured on, ``core 1`` or a GPU; processes that measure take turns.
+
+    ``say`` is told once that it waits. One process may hold a lock several times.
 
     Raises
     ------
     HarnessError
         If another process still holds it after ``wait_s`` seconds.
     """
-    path = os.path.join(tempfile.gettempdir(), f"kfs-{what.replace(' ', '-')}.lock")
-    fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    path = Path(tempfile.gettempdir()) / f"kfs-{what.replace(' ', '-')}.lock"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         deadline, told = time.monotonic() + wait_s, False
         while not _held.get(what):
@@ -44,14 +49,18 @@ def measuring(what: str, *, wait_s: float = 900.0) -> Iterator[None]:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
+                holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
                 if time.monotonic() >= deadline:
-                    raise HarnessError(f"another process measures on {what} ({path}); wait until it ends") from None
+                    raise HarnessError(f"process {holder} measures on {what} ({path}); wait until it ends") from None
                 if not told and (told := True):
-                    print(f"another process measures on {what}; waiting up to {wait_s:g} s", file=sys.stderr)
-                time.sleep(0.2)
+                    say(f"process {holder} measures on {what}; waiting up to {wait_s:g} s")
+                time.sleep(min(0.2, max(deadline - time.monotonic(), 0.01)))
+        if not _held.get(what):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, str(os.getpid()).encode(), 0)
         _held[what] = _held.get(what, 0) + 1
         try:
-            yield
+            yield path
         finally:
             _held[what] -= 1
     finally:

@@ -18,6 +18,7 @@ from kfs.bench import HARNESS, Target, cuda, gpu_check, gpu_probe, gpu_record, s
 from kfs.bench.child import BAD_OUTPUT, CALL_FAILED, OK
 from kfs.bench.gpu_child import CudaKernel, Engine, compile_cubin, launch_arguments
 from kfs.bench.launch import parse_launch
+from kfs.bench.machine import measuring
 from kfs.bench.nvml import Nvml, State
 from kfs.bench.side import Rotation
 from kfs.bench.timing import Staging
@@ -193,7 +194,7 @@ def test_machine_code_comes_from_the_cache_the_second_time(tmp_path, monkeypatch
 
 
 def _hold(name, ready, release):
-    with cuda.gpu_lock(name, wait_s=0):
+    with measuring(name, wait_s=0):
         ready.set()
         release.wait(30)
 
@@ -206,11 +207,11 @@ def test_a_second_judge_waits_for_the_gpu_and_then_gives_up_naming_the_first():
     try:
         assert ready.wait(60)
         said = []
-        with pytest.raises(HarnessError, match=f"process {first.pid}"), cuda.gpu_lock(name, wait_s=0.3, say=said.append):
+        with pytest.raises(HarnessError, match=f"process {first.pid}"), measuring(name, wait_s=0.3, say=said.append):
             pass
         assert len(said) == 1 and str(first.pid) in said[0]
         release.set()
-        with cuda.gpu_lock(name, wait_s=30) as path:
+        with measuring(name, wait_s=30) as path:
             assert path.read_text() == str(os.getpid())
         path.unlink()
     finally:
