@@ -140,6 +140,22 @@ def test_a_degenerate_task_is_refused(rng, body, why):
         admit(task, task.cases["tiny"], rng)
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("x.mul_(2)", "output 0 lies in the memory of input 0"),
+        ("x.mul_(2).clone()", "input 0 is changed in place"),
+        ("torch.fft.fft(x)", r"output 0 is torch\.complex64; return its real view"),
+        ("(x * 2, None)", "output 1 is a NoneType"),
+        ("None", "output 0 is a NoneType"),
+    ],
+)
+def test_a_reference_that_breaks_the_contract_of_candidates_is_named(rng, body, why):
+    task = make_task(f"import torch\n\n\ndef kernel(x):\n    return {body}\n")
+    with pytest.raises(TaskError, match=f"the reference breaks the contract: {why}"):
+        admit(task, task.cases["tiny"], rng)
+
+
 def test_a_task_whose_tolerance_lets_zeros_pass_is_refused(rng):
     task = make_task("def kernel(x):\n    return x.softmax(-1)\n", atol=1.0, precision="tolerance")
     with pytest.raises(TaskError, match="zeros passes"):

@@ -26,15 +26,15 @@ class Target:
     looks: tuple[int, ...] = (4, 6, 8, 12)
     """Fresh child pairs after which the interval is looked at; the last is the budget. One look: a fixed number of pairs."""
     seconds: float | None = None
-    """Start no further child pair after this many seconds of timing; None for no such limit."""
+    """Start no child pair beyond the third that would end after so many seconds of timing; None for no such limit."""
     settle_blocks: int = 1
     """Blocks a case and child pair that are run, checked and thrown away: caches, pages and allocators settle."""
-    blocks: int = 4
+    blocks: int = 6
     """Timed blocks a case and child pair."""
-    block_ms: float = 3.0
+    block_ms: float = 2.0
     """Calls are added to a block, from ``min_calls`` to ``max_calls``, until it lasts about this long on each side."""
     min_calls: int = 3
-    """A single call after the other side's block would only see cold caches."""
+    """The first call after the other side's block sees cold caches; fewer where calls last milliseconds."""
     max_calls: int = 6
     deadline_s: float = 60.0
     """For one import, or one block of calls."""

@@ -35,6 +35,7 @@ OK, IMPORT_FAILED, CALL_FAILED, NO_MEMORY, BAD_OUTPUT = range(5)
 
 _CLOCK = time.perf_counter_ns  # bound before any candidate can replace it
 _POISON = 0x80  # M_PERTURB: fresh memory is filled with 0x7f, 3.4e38 in float32
+_HEAP_BYTES = 31 << 20  # as much as malloc takes from the heap at once
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,7 @@ def _child_main(sock, arena_fd: int, options: dict, scratch: str, folder: str, r
     if options["alone"]:
         with contextlib.suppress(PermissionError):  # other work on the core should not stand inside a sample
             os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    _touch_heap()
     if options["poison"]:
         ctypes.CDLL(None).mallopt(-6, _POISON)
     torch.set_num_threads(1)
@@ -246,6 +248,15 @@ def _child_main(sock, arena_fd: int, options: dict, scratch: str, folder: str, r
         _serve(sock, buffer, os.path.join(jit, "candidate.py"), attempts, gpu)
     finally:
         os._exit(1)
+
+
+def _touch_heap() -> None:
+    """Have memory at hand that was written before: else early calls pay for pages, few in one process and many in the next."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+    if block := libc.malloc(_HEAP_BYTES):
+        ctypes.memset(block, 1, _HEAP_BYTES)
+        libc.free(block)
 
 
 def _answer(sock, code: int, stamps=(), text: str = "") -> None:

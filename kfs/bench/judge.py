@@ -62,6 +62,7 @@ def expect_sets(
     Parameters
     ----------
     task : Task
+        A TaskError is raised if its reference does not return new real tensors, or changes an input.
     sets : sequence of tuples of tensors
         Draws of one distribution; the reference's own error is the largest over all of them. Not modified.
     reference : callable, optional
@@ -75,7 +76,7 @@ def expect_sets(
     outputs, exact = [], []
     with torch.inference_mode():
         for inputs in sets:
-            outputs.append(as_tuple(reference(*(x.clone() for x in inputs))))
+            outputs.append(_returned(task, reference, tuple(x.clone() for x in inputs)))
             if strict:
                 wide = tuple(x.double() if x.is_floating_point() else x.clone() for x in inputs)
                 exact.append(tuple(y.double() for y in as_tuple(reference(*wide))))
@@ -83,6 +84,29 @@ def expect_sets(
                 exact.append(tuple(y.double() for y in outputs[-1]))
         own = [max(_largest(y[i].double() - e[i]) for y, e in zip(outputs, exact, strict=True)) for i in range(len(outputs[0]))]
         return [_bounds(task, y, e, own, stressed) for y, e in zip(outputs, exact, strict=True)]
+
+
+def _returned(task: Task, reference, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """What a reference returns, if it keeps the contract that candidates are held to."""
+    kept = [x.clone() for x in inputs]
+    outputs = as_tuple(reference(*inputs))
+    wrong, lying = "", {x.untyped_storage().data_ptr(): i for i, x in enumerate(inputs)}
+    for i, y in enumerate(outputs):
+        if not isinstance(y, torch.Tensor):
+            wrong = f"output {i} is a {type(y).__name__}; kernels return what they compute as new tensors"
+        elif y.is_complex():
+            wrong = f"output {i} is {y.dtype}; return its real view (torch.view_as_real)"
+        elif y.untyped_storage().data_ptr() in lying and y.numel():
+            wrong = f"output {i} lies in the memory of input {lying[y.untyped_storage().data_ptr()]}; return a new tensor"
+    if not wrong and (changed := [i for i, x in enumerate(inputs) if not _same(x, kept[i])]):
+        wrong = f"input {changed[0]} is changed in place; kernels leave their inputs alone and return new tensors"
+    if wrong:
+        raise TaskError(f"task {task.name!r}: the reference breaks the contract: {wrong}")
+    return outputs
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return bool(torch.equal(a.nan_to_num(), b.nan_to_num()) if a.is_floating_point() else torch.equal(a, b))
 
 
 def _largest(error: torch.Tensor) -> float:

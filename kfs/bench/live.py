@@ -43,10 +43,11 @@ from kfs.tasks import Case, Task, reference_function
 
 _CHECKED = 1  # value sets of a timed case that only the check sees
 _WARMUP_SETS = 2
-_WARMUP_ROUNDS = 6  # an allocator needs a dozen calls until it hands out the same memory again
-_WARMUP_MS = 12.0  # but no longer
-_EXTRA_SETTLE = 3
-_SETTLED = 0.1
+_WARMUP_ROUNDS = 4
+_WARMUP_MS = 8.0  # but no longer
+_LONG_MS = 12.0  # fewer than ``min_calls`` where they last longer: what is cold at first then counts for little
+_EXTRA_SETTLE = 2
+_SETTLED = 0.3  # neighbours on the same physical core move calls by 20%
 _LEAK_BYTES = 64 << 10
 _DRIFT_LOG2 = 0.3
 _CROWDED_LOG2 = 1.0
@@ -276,7 +277,7 @@ class LiveDevice:
                     run.flags.append("nondeterministic")
             side.require_quiet("check")
             try:
-                side.block(sets.strided, [0], "check")
+                run.first_call_ms["strided"] = side.block(sets.strided, [0], "check").durations_ns[0] / 1e6
             except Verdict as verdict:
                 if verdict.status not in (Status.WRONG_OUTPUT, Status.RUNTIME_ERROR):
                     raise
@@ -289,7 +290,8 @@ class LiveDevice:
         floors = {s.name: s.floor_ns for s in sets.timed}
         for n in range(1, target.looks[-1] + 1):
             self._child_pair(task, anchor, kernel, sets, target, jit, n - 1, run)
-            over = target.seconds is not None and n >= 3 and time.monotonic() - start > target.seconds
+            next_ends = (time.monotonic() - start) * (n + 1) / n
+            over = target.seconds is not None and n >= 3 and next_ends > target.seconds
             if n not in target.looks and not over:
                 continue
             run.clock_unproven = clock_unproven(run.blocks, staging)
@@ -352,14 +354,14 @@ class LiveDevice:
         reply = side.run(one, pair, "warmup", times=rounds)  # the same values again: warm, neither checked nor timed
         times = reply.durations_ns
         now = min(statistics.median(times), reply.cpu_ns / len(times))  # a claim too long would buy short blocks
-        fewest = target.min_calls if now < 1e6 * target.block_ms else 1  # a long call warms its caches by itself
+        fewest = int(np.clip(1e6 * _LONG_MS / now, 1, target.min_calls))
         return int(np.clip(1e6 * target.block_ms / now, fewest, target.max_calls)), now
 
     def _lone(self, side: Side, one: CaseSets, at: dict[str, int], calls: int, pair: int, when: str) -> Alone:
-        """Three blocks of the reference with nobody beside it; the fastest counts, since the first ones find cold caches."""
+        """Two blocks of the reference with nobody beside it; the faster counts, since the first one finds cold caches."""
         picks = range(at[one.name] - calls, at[one.name])
         picks = side.put(one, picks, check=False, poison=False)
-        blocks = [side.run(one, picks, "timing").durations_ns for _ in range(3)]
+        blocks = [side.run(one, picks, "timing").durations_ns for _ in range(2)]
         best = min(blocks, key=statistics.median)
         return Alone(case=one.name, child_pair=pair, when=when, reference_ns=list(best))
 
@@ -434,7 +436,7 @@ class LiveDevice:
 
     def _task_sets(self, task: Task, preset: str, target: Target) -> TaskSets:
         n_sets = _CHECKED + _WARMUP_SETS + (target.settle_blocks + _EXTRA_SETTLE + target.blocks + 1) * target.max_calls
-        key = (task.task_id, task.reference.kernel_id, task.name, preset, n_sets)
+        key = (task.task_id, task.reference.kernel_id, task.name, preset, n_sets, target.max_calls)
         if key not in self._sets:
             self._sets.clear()  # one task's sets at a time fit in memory
             affordable = self._affordable(task, task.preset(preset))

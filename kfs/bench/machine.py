@@ -23,10 +23,21 @@ from kfs.errors import HarnessError
 from kfs.records import Hardware
 
 _held: dict[str, int] = {}
+_LOCKS = Path("/tmp" if os.path.isdir("/tmp") else tempfile.gettempdir())  # not TMPDIR: users of one machine differ in it
 
 
 def _to_standard_error(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def _open_shared(path: Path) -> int:
+    """A file that every user of the machine may open; it is never removed."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)  # O_CREAT on another user's file in /tmp is refused by Linux
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    with contextlib.suppress(PermissionError):
+        os.fchmod(fd, 0o666)  # whatever the umask
+    return fd
 
 
 @contextlib.contextmanager
@@ -40,8 +51,11 @@ def measuring(what: str, *, wait_s: float = 900.0, say: Callable[[str], None] = 
     HarnessError
         If another process still holds it after ``wait_s`` seconds.
     """
-    path = Path(tempfile.gettempdir()) / f"kfs-{what.replace(' ', '-')}.lock"
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    path = _LOCKS / f"kfs-{what.replace(' ', '-')}.lock"
+    try:
+        fd = _open_shared(path)
+    except OSError as error:
+        raise HarnessError(f"the lock of {what}, {path}, cannot be opened: {error.strerror}; remove it") from error
     try:
         deadline, told = time.monotonic() + wait_s, False
         while not _held.get(what):

@@ -1,8 +1,10 @@
 """How fast, and how sure: from blocks of neighbouring calls to a speedup with an interval, and what makes samples suspect.
 
 A block holds neighbouring calls of reference and candidate and gives one log ratio of medians, so slow drifts of the machine
-cancel. A child pair's value is the mean over cases of the median over its blocks; the interval is Student's t over child pairs,
-whose standard error is never taken smaller than the scatter of the blocks inside the pairs allows.
+cancel; first calls, which find cold caches, are left out of it. A child pair's value is the mean over cases of the median over
+its blocks; the interval is Student's t over child pairs. Few pairs show their own scatter badly, so its variance is moderated
+(Smyth, "Linear models and empirical Bayes methods", 2004): pooled with what the scatter of the blocks inside the pairs leads
+one to expect, unless the pairs contradict it.
 
 A kernel whose means make it slower than its medians do (medians would hide work moved from one call into another) is
 ``unstable``, and its label is made of means. The stamps of calls come from the candidate's process; the CPU time
@@ -27,6 +29,12 @@ _MEDIAN_FACTOR = 1.2533 * 1.4826
 # The MAD of few samples is too small (Croux and Rousseeuw, "Time-efficient algorithms for two highly robust estimators", 1992).
 _SMALL_MAD = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 
+PAIR_SPREAD_LOG2 = 0.03
+"""Scatter of child pairs beyond what the blocks inside them explain, log2, that is expected of any kernel."""
+PRIOR_FREEDOM = 6.0
+"""Degrees of freedom that expectation is worth; both from ``benchmarks/harness.py --parts spread`` on the embedded records."""
+CONTRADICTED = 3.0
+"""Pairs whose variance is so many times the expected one speak for themselves alone."""
 UNEVEN_LOG2 = 0.15
 """Speedups of medians this far above those of means, in log2, make a kernel unstable: its label is then made of means."""
 CLOCK_SLACK = 0.25
@@ -53,11 +61,21 @@ class Estimate:
     level: float
     log2_std_error: float
     n_child_pairs: int
+    freedom: float
+    """Degrees of freedom of the standard error."""
+
+
+def typical_ns(durations: Sequence[int]) -> float:
+    """Median of a block's calls; of three or more without the first, which finds caches that the other side has filled.
+
+    So it does not matter that the faster side makes more calls a block.
+    """
+    return float(np.median(durations[1:] if len(durations) > 2 else durations))
 
 
 def block_log2_ratio(block: Block) -> float:
-    """log2 of the reference's median duration over the candidate's."""
-    return math.log2(float(np.median(block.reference_ns)) / float(np.median(block.candidate_ns)))
+    """log2 of the reference's typical duration over the candidate's."""
+    return math.log2(typical_ns(block.reference_ns) / typical_ns(block.candidate_ns))
 
 
 def _total_log2_ratio(blocks: Sequence[Block]) -> float:
@@ -121,20 +139,33 @@ def estimate(blocks: Sequence[Block], *, level: float = 0.95) -> Estimate:
     by_pair = _by_pair(blocks)
     if len(by_pair) < 2:
         raise ValueError(f"an interval needs at least two child pairs, found {len(by_pair)}")
-    uneven = unstable(blocks)
-    values, inner = [], []
-    for by_case in by_pair.values():
+    values, expected = pair_values(blocks)
+    n, found = len(values), float(np.var(values, ddof=1))
+    if found > CONTRADICTED * expected:
+        variance, freedom = found, n - 1.0
+    else:
+        freedom = n - 1.0 + PRIOR_FREEDOM
+        variance = (PRIOR_FREEDOM * expected + (n - 1) * found) / freedom
+    error, center = math.sqrt(variance / n), float(np.mean(values))
+    half = float(stdtrit(freedom, 0.5 + level / 2)) * error
+    return Estimate(2.0**center, 2.0 ** (center - half), 2.0 ** (center + half), level, error, n, freedom)
+
+
+def pair_values(blocks: Sequence[Block]) -> tuple[np.ndarray, float]:
+    """log2 speedup of every child pair, and the variance to expect of them: their blocks' scatter, and ``PAIR_SPREAD_LOG2``.
+
+    Returns
+    -------
+    values : ndarray of shape (child pairs,)
+    expected : float
+    """
+    uneven, values, inner = unstable(blocks), [], []
+    for by_case in _by_pair(blocks).values():
         ratios = [[block_log2_ratio(b) for b in own] for own in by_case.values()]
         middles = [_total_log2_ratio(own) for own in by_case.values()] if uneven else [np.median(r) for r in ratios]
         values.append(np.mean(middles))
-        inner.append(math.sqrt(sum(_median_error(r) ** 2 for r in ratios)) / len(ratios))
-    n = len(values)
-    between = float(np.std(values, ddof=1)) / math.sqrt(n)
-    within = math.sqrt(float(np.mean(np.square(inner)))) / math.sqrt(n)
-    error = max(between, within)
-    center = float(np.mean(values))
-    half = float(stdtrit(n - 1, 0.5 + level / 2)) * error
-    return Estimate(2.0**center, 2.0 ** (center - half), 2.0 ** (center + half), level, error, n)
+        inner.append(sum(_median_error(r) ** 2 for r in ratios) / len(ratios) ** 2)
+    return np.array(values), float(np.mean(inner)) + PAIR_SPREAD_LOG2**2
 
 
 def _median_error(values: Sequence[float]) -> float:
@@ -158,7 +189,7 @@ def ratio_interval(anchor: Estimate, candidate: Estimate, *, level: float = 0.95
     total = sum(variances)
     if total == 0:
         return 2.0**center, 2.0**center, 2.0**center
-    freedom = total**2 / sum(v**2 / max(e.n_child_pairs - 1, 1) for v, e in zip(variances, (anchor, candidate), strict=True))
+    freedom = total**2 / sum(v**2 / e.freedom for v, e in zip(variances, (anchor, candidate), strict=True))
     half = float(stdtrit(freedom, 0.5 + level / 2)) * math.sqrt(total)
     return 2.0**center, 2.0 ** (center - half), 2.0 ** (center + half)
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import torch
 
-from kfs.bench import Target
+from kfs.bench import Target, machine
 from kfs.bench.host import HostDevice
 from kfs.bench.machine import measuring, this_cpu
 from kfs.errors import HarnessError, TaskError
@@ -101,7 +101,7 @@ def test_a_right_kernel_is_ok_with_every_raw_sample(device, softmax):
     assert all(len(b.reference_ns) == len(b.candidate_ns) == 2 and min(b.candidate_ns) > 0 for b in found.blocks)
     assert found.speedup_low <= found.speedup <= found.speedup_high
     assert found.n_child_pairs == 3 and {a.when for a in found.alone} == {"before", "after"}
-    assert set(found.first_call_ms) == {"import", *(c.name for c in softmax.preset("tiny"))}
+    assert set(found.first_call_ms) == {"import", "strided", *(c.name for c in softmax.preset("tiny"))}
     low, high = STUDY_BINS.index(found.speedup_low), STUDY_BINS.index(found.speedup_high)
     assert (found.stop == "certain") == (low == high)
     assert (f"borderline {low}-{high}" in found.flags) == (low != high)
@@ -347,13 +347,21 @@ def test_this_cpu_is_described():
     assert cpu.kind == "cpu" and cpu.name.startswith("host-") and cpu.units >= 1
 
 
-def test_processes_that_measure_on_one_core_take_turns(monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with measuring("core 99"), measuring("core 99"):  # one process may hold it twice
+def test_processes_that_measure_on_one_core_take_turns_whoever_they_belong_to(monkeypatch, tmp_path):
+    monkeypatch.setattr(machine, "_LOCKS", tmp_path)
+    with measuring("core 99") as path, measuring("core 99"):  # one process may hold it twice
+        assert path.stat().st_mode & 0o777 == 0o666
         code = (
-            f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
-            "from kfs.bench.machine import measuring\nwith measuring('core 99', wait_s=0.5): pass\n"
+            f"import pathlib\nfrom kfs.bench import machine\nmachine._LOCKS = pathlib.Path({str(tmp_path)!r})\n"
+            "with machine.measuring('core 99', wait_s=0.5): pass\n"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert "waiting" in done.stderr and "measures on core 99" in done.stderr and done.returncode == 1
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+
+
+def test_a_lock_that_cannot_be_opened_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(machine, "_LOCKS", tmp_path)
+    (tmp_path / "kfs-core-99.lock").mkdir()
+    with pytest.raises(HarnessError, match=r"kfs-core-99\.lock, cannot be opened"), measuring("core 99"):
+        pass

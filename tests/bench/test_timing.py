@@ -3,7 +3,16 @@ import math
 import numpy as np
 import pytest
 
-from kfs.bench.timing import Estimate, block_log2_ratio, estimate, inside_one_bin, ratio_interval
+from kfs.bench.timing import (
+    PAIR_SPREAD_LOG2,
+    PRIOR_FREEDOM,
+    Estimate,
+    block_log2_ratio,
+    estimate,
+    inside_one_bin,
+    ratio_interval,
+    typical_ns,
+)
 from kfs.records import Block
 
 
@@ -12,16 +21,18 @@ def block(ratio, case="c", pair=0, reference=1000):
 
 
 def test_a_block_is_the_ratio_of_medians():
-    assert block_log2_ratio(Block(case="c", child_pair=0, reference_ns=[8, 9, 100], candidate_ns=[3, 3, 1])) == pytest.approx(
-        math.log2(3)
-    )
+    made = Block(case="c", child_pair=0, reference_ns=[50, 8, 9, 100], candidate_ns=[3, 3, 1, 4])
+    assert block_log2_ratio(made) == pytest.approx(math.log2(9 / 3))
+
+
+def test_a_block_leaves_the_first_of_three_calls_out_and_keeps_both_of_two():
+    assert typical_ns([90, 10, 12]) == 11
+    assert typical_ns([20, 10]) == 15 and typical_ns([7]) == 7
 
 
 def test_speedup_is_the_geometric_mean_over_cases():
     blocks = [block(r, case=c, pair=p) for p in range(3) for c, r in (("a", 4.0), ("b", 1.0))]
-    result = estimate(blocks)
-    assert result.speedup == pytest.approx(2.0)
-    assert result.low == pytest.approx(2.0) and result.high == pytest.approx(2.0)
+    assert estimate(blocks).speedup == pytest.approx(2.0)
 
 
 def test_a_single_slow_block_does_not_move_the_speedup():
@@ -29,33 +40,45 @@ def test_a_single_slow_block_does_not_move_the_speedup():
     assert estimate(blocks).speedup == pytest.approx(2.0)
 
 
-def test_the_interval_is_student_t_over_child_pairs():
+def interval(result):
+    return math.log2(result.low), math.log2(result.high)
+
+
+def test_pairs_that_agree_are_given_the_scatter_that_is_expected_of_any_kernel():
+    result = estimate([block(2.0, pair=p) for p in range(4)])
+    error = math.sqrt(PRIOR_FREEDOM * PAIR_SPREAD_LOG2**2 / (PRIOR_FREEDOM + 3) / 4)
+    assert result.log2_std_error == pytest.approx(error)
+    half = 2.262157 * error  # Student's t with 9 degrees of freedom
+    assert interval(result) == pytest.approx((1 - half, 1 + half), abs=1e-4)
+
+
+def test_pairs_that_contradict_the_expectation_speak_for_themselves():
     logs = [0.9, 1.0, 1.1]
     result = estimate([block(2**v, pair=p, reference=10**9) for p, v in enumerate(logs)])
-    half = 4.302653 * np.std(logs, ddof=1) / math.sqrt(3)
-    assert math.log2(result.low) == pytest.approx(1 - half, abs=1e-4)
-    assert math.log2(result.high) == pytest.approx(1 + half, abs=1e-4)
+    half = 4.302653 * np.std(logs, ddof=1) / math.sqrt(3)  # 2 degrees of freedom
+    assert interval(result) == pytest.approx((1 - half, 1 + half), abs=1e-4)
 
 
 def test_agreeing_pairs_with_scattered_blocks_are_not_called_sure():
     steady = [block(2.0, pair=p) for p in range(3) for _ in range(5)]
     scattered = [block(r, pair=p) for p in range(3) for r in (1.0, 1.5, 2.0, 2.7, 4.0)]
-    assert estimate(steady).log2_std_error == 0
+    assert estimate(steady).log2_std_error < 0.02
     assert estimate(scattered).log2_std_error > 0.1
 
 
-def test_interval_covers_the_truth_as_often_as_it_says(rng):
-    truth, hits, n = 0.3, 0, 400
+@pytest.mark.parametrize("pair_sd", [0.01, 0.03, 0.1, 0.2])
+def test_interval_covers_the_truth_as_often_as_it_says(rng, pair_sd):
+    truth, hits, n = 0.3, 0, 1000
     for _ in range(n):
         blocks = []
         for pair in range(4):
-            offset = rng.normal(0, 0.1)
+            offset = rng.normal(0, pair_sd)
             for _ in range(6):
                 ratio = 2 ** (truth + offset + rng.normal(0, 0.05))
                 blocks.append(block(ratio, pair=pair, reference=10**8))
         result = estimate(blocks)
         hits += math.log2(result.low) <= truth <= math.log2(result.high)
-    assert hits / n > 0.92
+    assert hits / n > 0.87  # worst where pairs scatter two to four times as much as is expected of them
 
 
 def test_a_pair_that_lacks_a_case_is_an_error():
@@ -69,7 +92,7 @@ def test_one_child_pair_has_no_interval():
 
 
 def test_a_ratio_of_two_measurements_is_wider_than_either():
-    a, c = (Estimate(s, s, s, 0.95, 0.1, 3) for s in (2.0, 3.0))
+    a, c = (Estimate(s, s, s, 0.95, 0.1, 3, 2.0) for s in (2.0, 3.0))
     speedup, low, high = ratio_interval(a, c)
     assert speedup == pytest.approx(1.5)
     assert math.log2(high / low) / 2 == pytest.approx(2.776 * math.sqrt(0.02), rel=1e-3)  # Welch: 4 degrees of freedom
