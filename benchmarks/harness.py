@@ -1,7 +1,7 @@
 """How fast and repeatable kfs.bench is beside loops in use, how sure its "certain" is, and whether bad company changes it.
 
 Run it from the repository root on an otherwise idle machine: ``python benchmarks/harness.py [--parts core verdicts
-agreement grid coverage spread hostile] [--pairs 40] [--quiet | --busy] [--json FILE]``. Every part prints its figures with n (and
+agreement grid coverage hostile] [--pairs 40] [--quiet | --busy] [--json FILE]``. Every part prints its figures with n (and
 a 95% Wilson interval for shares); a last table says which targets were met. ``hostile`` alone decides the exit status.
 
 core        What one core does to one piece of arithmetic: the noise that all the rest is measured in. Whoever shares the physical
@@ -13,7 +13,6 @@ agreement   Random ordered pairs, each measured twice, a whole pass over all pai
             seconds; the loops are given more: starting their interpreter and compiling is not counted, nor do they check.
 grid        A unit of work repeated k times against m times: the true ratio is known, and so is its distance to the nearest edge.
 coverage    ``kfs.bench.timing`` and ``Target`` on simulated blocks, over the whole stopping rule.
-spread      From records, without a clock: how child pairs scatter beside what ``kfs.bench.timing`` expects of them.
 hostile     A campaign of honest kernels with and without hostile ones mixed in: what it says of the honest ones must not change.
 
 It neither measures GPUs nor judges the checks themselves (tests/exploits does).
@@ -41,15 +40,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import polygamma
 from scipy.stats import binomtest
 from tqdm import tqdm
 
 from kfs.bench import Target
 from kfs.bench.host import HostDevice
-from kfs.bench.timing import CONTRADICTED, PRIOR_FREEDOM, estimate, inside_one_bin, pair_values
-from kfs.pairs import embedded_records
+from kfs.bench.timing import estimate, inside_one_bin
 from kfs.records import Kernel
 from kfs.score import bootstrap, mean
 from kfs.speedup import STUDY_BINS
@@ -247,22 +243,6 @@ def coverage_figures(name: str, found: Sequence[tuple[bool, bool, bool, int]], l
     ]
 
 
-def spread_figures(rows: Sequence[dict]) -> list[Figure]:
-    """Fit by moments of log variances (Smyth, 2004, section 6.2) over rows with variance found, expected, and child pairs."""
-    found, expected, pairs = (np.array([r[key] for r in rows], dtype=float) for key in ("found", "expected", "pairs"))
-    freedom, z = (pairs - 1) / 2, np.log(found / expected)
-    excess = float(np.var(z, ddof=1) - np.mean(polygamma(1, freedom)))
-    prior = brentq(lambda half: polygamma(1, half) - excess, 1e-3, 1e3) if excess > 1e-3 else math.inf
-    bias = np.mean(polygamma(0, freedom) - np.log(freedom)) + (math.log(prior) - polygamma(0, prior) if prior < math.inf else 0.0)
-    against = [f > CONTRADICTED * e for f, e in zip(found, expected, strict=True)]
-    return [
-        Figure("spread", f"freedom the expectation is worth (timing: {PRIOR_FREEDOM:g})", 2 * prior, len(rows)),
-        Figure("spread", "found variance over expected", float(np.exp(np.mean(z) - bias)), len(rows)),
-        median("spread", "standard deviation of child pairs, log2", np.sqrt(found)),
-        share("spread", "kernels that contradict the expectation", against),
-    ]
-
-
 def differences(alone: Sequence[dict], mixed: Sequence[dict]) -> list[str]:
     """What two campaigns say differently of the same kernels, in words; numbers in reasons are measured and may differ."""
     found = []
@@ -406,7 +386,7 @@ def measured_once(device, task: Task, anchor: Kernel, kernel: Kernel, method: st
 
 def two_seconds(options) -> Target:
     """A schedule that leaves time to check a kernel within ``BUDGET_S``."""
-    return Target(looks=(4, 8, 12), seconds=options.seconds, blocks=options.blocks, max_calls=options.calls)
+    return Target(looks=(12,), seconds=options.seconds, blocks=options.blocks, max_calls=options.calls)
 
 
 def repeated_work(units: int) -> Kernel:
@@ -460,15 +440,6 @@ def run_coverage(options, rng) -> tuple[list[dict], list[Figure]]:
     return rows, figures
 
 
-def run_spread(options, rng) -> tuple[list[dict], list[Figure]]:
-    rows = []
-    for m in (m for m in embedded_records()[0] if m.status == "ok"):
-        values, expected = pair_values(m.blocks)
-        row = {"task": m.task, "kernel": m.kernel_id, "pairs": len(values)}
-        rows.append(row | {"found": float(np.var(values, ddof=1)), "expected": expected})
-    return rows, spread_figures(rows)
-
-
 def campaign(plan: Sequence[tuple[Task, Kernel, bool]], description: str) -> list[dict]:
     """Measure a plan of (task, kernel, hostile) in order on one device; a row each. Hostile ones wait 8 seconds at most."""
     rows = []
@@ -506,15 +477,15 @@ def run_hostile(options, rng) -> tuple[list[dict], list[Figure]]:
 
 
 RUN = {"core": run_core, "verdicts": run_verdicts, "agreement": run_agreement, "grid": run_grid, "coverage": run_coverage}
-RUN |= {"spread": run_spread, "hostile": run_hostile}
+RUN |= {"hostile": run_hostile}
 NUMBERS = {
     "seed": (0, "of every draw but the devices' own"),
     "core_seconds": (2.0, "core: seconds"),
     "candidates": (32, "verdicts: kernels, and a quarter as many Numba kernels"),
     "pairs": (40, "agreement: pairs, each measured twice a method and load"),
     "trials": (8, "grid: measurements a distance"),
-    "seconds": (1.5, "agreement and grid: of timing by ours, so that a verdict with its check takes two"),
-    "blocks": (4, "agreement and grid: timed blocks a case and child pair of ours"),
+    "seconds": (1.75, "agreement and grid: of timing by ours, so that a verdict with its check takes two"),
+    "blocks": (3, "agreement and grid: timed blocks a case and child pair of ours"),
     "calls": (6, "agreement and grid: most calls a block of ours"),
     "simulations": (1000, "coverage: candidates a kind of noise"),
     "honest": (170, "hostile: honest kernels"),
@@ -524,7 +495,7 @@ NUMBERS = {
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", nargs="+", choices=RUN, default=list(RUN)[:6])
+    parser.add_argument("--parts", nargs="+", choices=RUN, default=list(RUN)[:5])
     parser.add_argument("--task", nargs="+", default=["softmax"], help="verdicts and agreement: tasks the host kernels are of")
     for name, text in (("quiet", "not with the other cores busy"), ("busy", "with the other cores busy only")):
         parser.add_argument(f"--{name}", dest="load", action="store_const", const=[name], help=f"agreement: {text}")

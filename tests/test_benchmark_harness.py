@@ -80,15 +80,6 @@ def test_simulated_blocks_without_noise_give_the_true_bin_at_the_first_look(harn
     assert min(pairs for *_, pairs in found) == 3
 
 
-def test_the_spread_of_child_pairs_gives_back_the_prior_it_was_drawn_from(harness, rng):
-    pairs, freedom, scale = 8, 6.0, 1.7
-    variances = scale * freedom / rng.chisquare(freedom, 4000)
-    rows = [{"found": v * rng.chisquare(pairs - 1) / (pairs - 1), "expected": 1.0, "pairs": pairs} for v in variances]
-    worth, over, *_ = harness.spread_figures(rows)
-    assert worth.value == pytest.approx(freedom, rel=0.15)
-    assert over.value == pytest.approx(scale, rel=0.05)
-
-
 def test_campaigns_differ_in_what_they_say_but_not_in_the_numbers_of_a_reason(harness):
     row = {
         "task": "t",

@@ -2,10 +2,8 @@
 
 A block holds neighbouring calls of reference and candidate and gives one log ratio of medians, so slow drifts of the machine
 cancel; first calls, which find cold caches, are left out of it. A child pair's value is the mean over cases of the median over
-its blocks; the interval is Student's t over child pairs. Few pairs show their own scatter badly, so its variance is moderated
-(Smyth, "Linear models and empirical Bayes methods", 2004): pooled with what the scatter of the blocks inside the pairs leads
-one to expect, unless the pairs contradict it. The price: for kernels whose pairs scatter two to four times as much as expected,
-intervals of four pairs stated at 95% hold the truth in about 90% (tests/bench/test_timing.py); for the others in 95% or more.
+its blocks; the interval is Student's t over child pairs, whose standard error is never taken smaller than the scatter of the
+blocks inside the pairs allows.
 
 A kernel whose means make it slower than its medians do (medians would hide work moved from one call into another) is
 ``unstable``, and its label is made of means. The stamps of calls come from the candidate's process; the CPU time
@@ -25,17 +23,10 @@ from scipy.special import stdtrit
 from kfs.records import Alone, Block
 from kfs.speedup import STUDY_BINS, SpeedupBins
 
-# Standard error of a median of n normal samples is about 1.2533 sd / sqrt(n); 1.4826 MAD estimates sd.
+# Standard error of a median of n normal samples is about 1.2533 sd / sqrt(n); 1.4826 MAD estimates sd, and its square is right
+# within 12% from three samples on (for two it is too large).
 _MEDIAN_FACTOR = 1.2533 * 1.4826
-# The MAD of few samples is too small (Croux and Rousseeuw, "Time-efficient algorithms for two highly robust estimators", 1992).
-_SMALL_MAD = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 
-PAIR_SPREAD_LOG2 = 0.03
-"""Scatter of child pairs beyond what the blocks inside them explain, log2, that is expected of any kernel."""
-PRIOR_FREEDOM = 6.0
-"""Degrees of freedom that expectation is worth; ``benchmarks/harness.py --parts spread`` fits it on the embedded records."""
-CONTRADICTED = 3.0
-"""Pairs whose variance is so many times the expected one speak for themselves alone."""
 UNEVEN_LOG2 = 0.15
 """Speedups of medians this far above those of means, in log2, make a kernel unstable: its label is then made of means."""
 CLOCK_SLACK = 0.25
@@ -62,8 +53,6 @@ class Estimate:
     level: float
     log2_std_error: float
     n_child_pairs: int
-    freedom: float
-    """Degrees of freedom of the standard error."""
 
 
 def typical_ns(durations: Sequence[int]) -> float:
@@ -137,42 +126,23 @@ def estimate(blocks: Sequence[Block], *, level: float = 0.95) -> Estimate:
     ValueError
         If there are fewer than two child pairs, or a pair lacks a case.
     """
-    values, expected = pair_values(blocks)
-    if (n := len(values)) < 2:
+    by_pair = _by_pair(blocks)
+    if (n := len(by_pair)) < 2:
         raise ValueError(f"an interval needs at least two child pairs, found {n}")
-    found = float(np.var(values, ddof=1))
-    if found > CONTRADICTED * expected:
-        variance, freedom = found, n - 1.0
-    else:
-        freedom = n - 1.0 + PRIOR_FREEDOM
-        variance = (PRIOR_FREEDOM * expected + (n - 1) * found) / freedom
-    error, center = math.sqrt(variance / n), float(np.mean(values))
-    half = float(stdtrit(freedom, 0.5 + level / 2)) * error
-    return Estimate(2.0**center, 2.0 ** (center - half), 2.0 ** (center + half), level, error, n, freedom)
-
-
-def pair_values(blocks: Sequence[Block]) -> tuple[np.ndarray, float]:
-    """log2 speedup of every child pair, and the variance to expect of them: their blocks' scatter, and ``PAIR_SPREAD_LOG2``.
-
-    Returns
-    -------
-    values : ndarray of shape (child pairs,)
-    expected : float
-    """
     uneven, values, inner = unstable(blocks), [], []
-    for by_case in _by_pair(blocks).values():
+    for by_case in by_pair.values():
         ratios = [[block_log2_ratio(b) for b in own] for own in by_case.values()]
         middles = [_total_log2_ratio(own) for own in by_case.values()] if uneven else [np.median(r) for r in ratios]
         values.append(np.mean(middles))
         inner.append(sum(_median_error(r) ** 2 for r in ratios) / len(ratios) ** 2)
-    return np.array(values), float(np.mean(inner)) + PAIR_SPREAD_LOG2**2
+    error = math.sqrt(max(float(np.var(values, ddof=1)), float(np.mean(inner))) / n)
+    center, half = float(np.mean(values)), float(stdtrit(n - 1, 0.5 + level / 2)) * error
+    return Estimate(2.0**center, 2.0 ** (center - half), 2.0 ** (center + half), level, error, n)
 
 
 def _median_error(values: Sequence[float]) -> float:
     values = np.asarray(values)
-    n = len(values)
-    mad = _SMALL_MAD.get(n, n / (n - 0.8)) * float(np.median(np.abs(values - np.median(values)))) if n > 1 else 0.0
-    return _MEDIAN_FACTOR * mad / math.sqrt(n)
+    return _MEDIAN_FACTOR * float(np.median(np.abs(values - np.median(values)))) / math.sqrt(len(values))
 
 
 def ratio_interval(anchor: Estimate, candidate: Estimate, *, level: float = 0.95) -> tuple[float, float, float]:
@@ -186,8 +156,9 @@ def ratio_interval(anchor: Estimate, candidate: Estimate, *, level: float = 0.95
     """
     center = math.log2(candidate.speedup / anchor.speedup)
     variances = [anchor.log2_std_error**2, candidate.log2_std_error**2]
-    total = sum(variances)
-    freedom = total**2 / sum(v**2 / e.freedom for v, e in zip(variances, (anchor, candidate), strict=True))
+    if (total := sum(variances)) == 0:
+        return 2.0**center, 2.0**center, 2.0**center
+    freedom = total**2 / sum(v**2 / (e.n_child_pairs - 1) for v, e in zip(variances, (anchor, candidate), strict=True))
     half = float(stdtrit(freedom, 0.5 + level / 2)) * math.sqrt(total)
     return 2.0**center, 2.0 ** (center - half), 2.0 ** (center + half)
 
