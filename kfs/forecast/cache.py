@@ -1,22 +1,29 @@
-"""Forecasts on disk, found by content: a folder of chunks that are only ever added.
+"""Forecasts and a model's answers on disk, found by content and only ever added to.
 
-A chunk is a file of JSON lines, written whole or not at all, so a killed run leaves every finished chunk and nothing else.
-Losing the folder loses time, never results; forecasts are never committed.
+``ForecastCache``, of forecasters that learn, is a folder of chunks: files of JSON lines, each written whole or not at all.
+``AnswerCache``, of language models, is one SQLite file; an answer is kept in a transaction of its own as soon as it is there. A
+killed run has lost what was in flight and nothing else. Losing a cache loses time and money, never results; none is committed.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
-from collections.abc import Iterator, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
 from kfs.errors import SchemaError
 from kfs.forecast.query import Query
 from kfs.records import Forecast, Pair, atomic_write, content_id
+
+_SCHEMA = "create table if not exists answers (key text primary key, value text not null) without rowid"
+_AT_ONCE = 500
+_BUSY_S = 60.0
 
 
 @cache
@@ -139,3 +146,62 @@ class ForecastCache:
         lines = [json.dumps({"query": key, "forecast": f.model_dump(mode="json")}) for key, f in rows.items()]
         atomic_write(self.folder / f"{content_id(*rows)}.jsonl", ("\n".join(lines) + "\n").encode())
         self._known |= rows
+
+
+class AnswerCache:
+    """Text by key; several processes may use a file at once.
+
+    Parameters
+    ----------
+    path : path
+        The file; made at the first use, with its folder.
+
+    Raises
+    ------
+    SchemaError
+        If the file is no such cache; names it and what to do.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._reported():
+            self._db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            self._db.execute("pragma journal_mode=wal")
+            self._db.execute("pragma synchronous=normal")  # a killed process loses nothing; a power cut, the last moments
+            self._db.execute(_SCHEMA)
+
+    def get(self, keys: Iterable[str]) -> dict[str, str]:
+        """Values of those keys that are there."""
+        keys, found = list(dict.fromkeys(keys)), {}
+        with self._reported():
+            for i in range(0, len(keys), _AT_ONCE):
+                part = keys[i : i + _AT_ONCE]
+                found |= self._db.execute(f"select key, value from answers where key in ({','.join('?' * len(part))})", part)
+        return found
+
+    def put(self, values: dict[str, str]) -> None:
+        """Keep values, all or none of them; a key that is there keeps its value."""
+        with self._reported():
+            self._db.execute("begin immediate")
+            try:
+                self._db.executemany("insert or ignore into answers values (?, ?)", values.items())
+            except BaseException:
+                self._db.execute("rollback")
+                raise
+            self._db.execute("commit")
+
+    def __len__(self) -> int:
+        with self._reported():
+            return self._db.execute("select count(*) from answers").fetchone()[0]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    @contextlib.contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise SchemaError(f"{self.path}: not a readable cache of answers ({error}); move it away and run again") from error

@@ -1,76 +1,69 @@
-"""A causal language model in this process, read out without sampling.
+"""A causal language model in this process, by transformers.
 
-The prompt ends where the model would name a bin; the forecast is the softmax of the next-token logits over the eight tokens
-that name one, and their total probability before renormalising is kept as ``raw_probability_sum``. A prompt has three parts:
-instructions and task, reference, candidate. The first two are computed once for all queries that share them, and their
-key-value cache is reused; since each part is always computed by itself, sharing does not change a bit of the answer. Nothing
-is trained here, and no text is generated. Long sources are cut in the middle, visibly, and the forecast's ``reasoning`` says
-by how much.
+``readout``: the prompt ends where the model would name a bin; the forecast is the softmax of the next-token logits over the
+eight tokens that name one, and their total probability is kept. A prompt has three parts: instructions, what all candidates of
+a reference share, and the candidate. The first two are computed once for all calls that share them, and their key-value cache
+is reused; since each part is always computed by itself, sharing does not change a bit of an answer (``batch`` above 1 may
+change the last ones). ``verbal``: answers are sampled, ``batch`` at a time, those of like length together.
 """
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from kfs.errors import DataError, KfsError, MissingDependencyError, unknown_name
-from kfs.forecast.query import Query
+from kfs.forecast.answer import Answer, Call
+from kfs.forecast.cache import library_versions
+from kfs.forecast.language import Done, LanguageModel
+from kfs.forecast.prompt import Prompt
 from kfs.forecast.smollm2 import converted_smollm2, gguf_file
-from kfs.records import Forecast, Pair, content_id
-from kfs.speedup import N_BINS, STUDY_BINS
+from kfs.records import content_id
+from kfs.speedup import N_BINS
 
-TEMPLATE = Path(__file__).parent / "templates" / "readout.md"
 DTYPES = {"cpu": "float32", "cuda": "bfloat16"}
 """Number format of the weights on each device."""
-CUT_MARK = "\n# [... cut: {} tokens ...]\n"
 ANSWERS = (("Bin: ", ""), ("Bin:", " "))
-"""How the answer may begin, and what stands before the digit in its token: tokenisers differ."""
-_ANCHOR, _CANDIDATE = "\x01anchor\x01", "\x01candidate\x01"
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """Token ids of one query in three parts: what its task decides, what its reference decides, and the rest."""
-
-    parts: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-    notes: str
-    """What was cut; empty where nothing was."""
+"""How a readout may begin, and what stands before the digit in its token: tokenisers differ."""
+_MARKS = ("\x01system\x01", "\x01shared\x01", "\x01candidate\x01")
+Parts = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass
-class Local:
+class Local(LanguageModel):
     """Bin probabilities of a transformers causal language model, untrained for the task."""
 
+    form: Literal["verbal", "readout"] = "readout"
+    cases: bool = False
+    hardware: bool = False
+    max_output_tokens: int = 400
     model: str = "smollm2"
     """``smollm2`` (SmolLM2-135M-Instruct), or the path of a folder that transformers can load."""
     max_tokens: int = 640
     """Longest prompt; the two sources share equally what the rest leaves."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """``auto``: a CUDA GPU where there is one. Weights are float32 on a CPU and bfloat16 on CUDA."""
+    batch: int = 1
+    """Candidates of a reference (readout) or prompts of like length (verbal) that are computed at once."""
 
     name: ClassVar[str] = "local"
-    learns: ClassVar[bool] = False
-    chunk_size: ClassVar[int] = 16
     libraries: ClassVar[tuple[str, ...]] = ("torch", "transformers")
 
     def __post_init__(self):
+        super().__post_init__()
         if self.device not in (*DTYPES, "auto"):
             raise unknown_name("device of forecaster 'local'", self.device, (*DTYPES, "auto"), "kfs/forecast/local.py")
 
-    def fit(self, train: Sequence[Pair], calibration: Sequence[Pair]) -> Local:
-        """Learn nothing."""
-        return self
-
     def model_id(self) -> str:
-        """Digest of the weights' identity, the prompt, and the device and number format used, for caches.
+        """Digest of all that can change a number: weights, device and number format, this file, versions of the libraries.
 
         Raises
         ------
@@ -83,87 +76,122 @@ class Local:
             folder = _model_folder(self.model)
             files = sorted(p for p in folder.iterdir() if p.is_file())
             weights = json.dumps([(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in files])
-        return content_id(weights, TEMPLATE.read_text(), self._device, DTYPES[self._device])
+        code = Path(__file__).read_text(encoding="utf-8")
+        return content_id(weights, self._device, DTYPES[self._device], code, library_versions(self.libraries))
 
-    def forecast(self, queries: Sequence[Query], *, progress: bool = False) -> list[Forecast]:
-        """One forecast a query, in order; the model is loaded on the first call."""
+    def room(self) -> int:
+        """Tokens for the three texts of a prompt, beside what the chat's own marks take."""
+        return self.max_tokens - len(self._encode("".join(self._frame))) - 8  # texts tokenise a little differently side by side
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        return len(self._encode(text))
+
+    def ask(self, calls: Sequence[Call], done: Done) -> None:
+        """Answer calls; the model is loaded on the first one."""
         import torch
-        from tqdm.auto import tqdm
 
-        prompts = [self.prompt(q) for q in queries]
-        forecasts: list[Forecast | None] = [None] * len(queries)
-        held, cache = ((), (), ()), None
-        with torch.inference_mode(), tqdm(total=len(queries), desc=self.name, unit="pair", disable=not progress) as bar:
-            for i in sorted(range(len(queries)), key=lambda i: prompts[i].parts):
-                start, q, parts = time.perf_counter(), queries[i], prompts[i].parts
-                shared = 0 if parts[0] != held[0] else 1 if parts[1] != held[1] else 2
-                if shared:
-                    cache.crop(-sum(len(part) for part in held[shared:]))
-                else:
-                    cache = None
-                for part in parts[shared:]:
-                    ids = torch.tensor([part], device=self._model.device)
-                    out = self._model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-                    cache = out.past_key_values
-                held = parts
-                log_p = torch.log_softmax(out.logits[0, -1].double(), dim=-1)[list(self._answer[1])]
-                forecasts[i] = Forecast.from_probabilities(
-                    q.comparison_id,
-                    q.pack,
-                    self.name,
-                    np.clip(log_p.exp().cpu().numpy(), 1e-300, None),
-                    reasoning=prompts[i].notes,
-                    input_tokens=sum(map(len, parts)),
-                    output_tokens=0,
-                    elapsed_s=time.perf_counter() - start,
-                )
-                bar.update()
-        return forecasts
+        with torch.inference_mode():
+            (self._read_out if self.form == "readout" else self._sample)(calls, done)
 
-    def prompt(self, query: Query) -> Prompt:
-        """Token ids for a query, within ``max_tokens``.
+    def parts(self, prompt: Prompt) -> Parts:
+        """Token ids of a prompt, as the model reads it, in its three parts."""
+        before, between, apart, after = self._frame
+        pieces = (before + prompt.system, between + prompt.shared, apart + prompt.candidate + after)
+        return tuple(tuple(self._encode(piece)) for piece in pieces)
 
-        Raises
-        ------
-        ValueError
-            If ``max_tokens`` leaves no room for the sources.
+    def _read_out(self, calls: Sequence[Call], done: Done) -> None:
+        """Next-token logits; calls in the order of their parts, so that those that share some come together."""
+        import torch
+
+        parts = {id(c): self.parts(c.prompt) for c in calls}
+        tokens = list(self._answer[1])
+        system, shared = None, None
+        begin = time.perf_counter()
+        for (a, b), group in groupby(sorted(calls, key=lambda c: parts[id(c)]), key=lambda c: parts[id(c)][:2]):
+            if system is None or system[0] != a:
+                system = (a, self._read([a], None)[1])
+            if shared is None or shared[0] != (a, b):
+                shared = ((a, b), self._read([b], system[1])[1])
+            for some in _batches(sorted(group, key=lambda c: len(parts[id(c)][2])), self.batch):
+                logits, _ = self._read([parts[id(c)][2] for c in some], shared[1])
+                log_p = torch.log_softmax(logits.double(), dim=-1)[:, tokens].cpu().tolist()
+                now = time.perf_counter()
+                for call, row in zip(some, log_p, strict=True):
+                    size = sum(map(len, parts[id(call)]))
+                    seconds = (now - begin) / len(some)
+                    done(call, Answer(log_probabilities=tuple(row), input_tokens=size, output_tokens=0, elapsed_s=seconds))
+                begin = time.perf_counter()
+
+    def _read(self, rows: Sequence[Sequence[int]], cache: Any) -> tuple[Any, Any]:
+        """Read token ids after what a cache (left as it is) holds; logits after each row's last token, and the new cache.
+
+        Shorter rows are filled up at their end, which nothing before it sees.
         """
-        text = TEMPLATE.read_text().format(
-            task="".join(f"{k}: {v}\n" for k, v in (("Task", query.title), ("Signature", query.signature)) if v),
-            hardware=query.hardware,
-            bins="\n".join(f"{row['bin']}: {row['interval']} ({row['name']})" for row in STUDY_BINS.table()),
-            n_bins=N_BINS,
-            language=query.language,
-            anchor=_ANCHOR,
-            candidate=_CANDIDATE,
-        )
-        if self._tokeniser.chat_template:
-            messages = [{"role": "user", "content": text.strip()}]
-            text = self._tokeniser.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        head, rest = (text + self._answer[0]).split(_ANCHOR)
-        middle, tail = (self._encode(part) for part in rest.split(_CANDIDATE))
-        head = self._encode(head)
-        room = (self.max_tokens - len(head) - len(middle) - len(tail)) // 2
-        if room < 32:
-            least = self.max_tokens + 2 * (32 - room)
-            raise ValueError(f"max_tokens {self.max_tokens} leaves {room} tokens for each source; give at least {least}")
-        anchor, lost_anchor = self._cut(query.anchor_code, room)
-        candidate, lost_candidate = self._cut(query.candidate_code, room)
-        notes = [f"{who} cut by {n} tokens" for who, n in (("reference", lost_anchor), ("candidate", lost_candidate)) if n]
-        return Prompt((tuple(head), (*anchor, *middle), (*candidate, *tail)), "; ".join(notes))
+        import torch
 
-    def _cut(self, code: str, room: int) -> tuple[list[int], int]:
-        """Tokens of a source, its middle replaced by a mark where it is longer than ``room``, and how many were taken out."""
-        ids = self._encode(code.strip())
-        if len(ids) <= room:
-            return ids, 0
-        keep = room - len(self._encode(CUT_MARK.format(len(ids)))) - 2
-        first, last = (keep + 1) // 2, keep // 2
-        lost = len(ids) - first - last
-        return ids[:first] + self._encode(CUT_MARK.format(lost)) + ids[len(ids) - last :], lost
+        longest = max(map(len, rows))
+        ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=self._model.device)
+        held = copy.deepcopy(cache)
+        if held is not None and len(rows) > 1:
+            held.batch_repeat_interleave(len(rows))
+        last = torch.tensor([len(row) - 1 for row in rows], device=self._model.device)
+        ends, where = torch.unique(last, return_inverse=True)
+        out = self._model(ids, past_key_values=held, use_cache=True, logits_to_keep=ends)
+        return out.logits[torch.arange(len(rows), device=ids.device), where], out.past_key_values
+
+    def _sample(self, calls: Sequence[Call], done: Done) -> None:
+        """Sampled answers; a batch's random numbers follow from what it asks."""
+        import torch
+
+        ids = {id(c): [t for part in self.parts(c.prompt) for t in part] for c in calls}
+        for some in _batches(sorted(calls, key=lambda c: len(ids[id(c)])), self.batch):
+            begin, rows = time.perf_counter(), [ids[id(c)] for c in some]
+            longest = max(map(len, rows))
+            pad = self._tokeniser.pad_token_id if self._tokeniser.pad_token_id is not None else 0
+            batch = torch.tensor([[pad] * (longest - len(r)) + r for r in rows], device=self._model.device)
+            mask = torch.tensor([[0] * (longest - len(r)) + [1] * len(r) for r in rows], device=self._model.device)
+            how = {"do_sample": True, "temperature": self.temperature, "top_k": 0} if self.temperature else {"do_sample": False}
+            with torch.random.fork_rng():
+                torch.manual_seed(int(content_id(*(c.key("", {}) for c in some)), 16) % 2**63)
+                out = self._model.generate(
+                    batch, attention_mask=mask, max_new_tokens=self.max_output_tokens, pad_token_id=pad, **how
+                )
+            seconds, ends = (time.perf_counter() - begin) / len(some), self._ends
+            for call, row in zip(some, out[:, longest:].tolist(), strict=True):
+                size = next((i for i, t in enumerate(row) if t in ends), len(row))
+                why = "stop" if size < len(row) else "length"
+                text = self._tokeniser.decode(row[:size], skip_special_tokens=False)
+                done(call, Answer(text, (), "", (), len(ids[id(call)]), size, None, seconds, why))
+
+    @cached_property
+    def _ends(self) -> set[int]:
+        """Tokens that end an answer."""
+        given = self._model.generation_config.eos_token_id
+        return set(given if isinstance(given, list) else [given]) - {None}
+
+    @cached_property
+    def _frame(self) -> tuple[str, str, str, str]:
+        """What stands before, between and after the three texts of a prompt; without a chat template, blank lines."""
+        opening = self._answer[0] if self.form == "readout" else ""
+        if not self._tokeniser.chat_template:
+            return "", "\n\n", "", "\n" + opening
+        messages = [{"role": "system", "content": _MARKS[0]}, {"role": "user", "content": _MARKS[1] + _MARKS[2]}]
+        text = self._tokeniser.apply_chat_template(messages, add_generation_prompt=True, tokenize=False) + opening
+        pieces = []
+        for mark in _MARKS:
+            before, found, text = text.partition(mark)
+            if not found:
+                raise KfsError(f"{self.model}: its chat template leaves out a system or user message; use another model")
+            pieces.append(before)
+        return *pieces, text
 
     def _encode(self, text: str) -> list[int]:
-        return self._tokeniser.encode(text, add_special_tokens=False)
+        return list(self._encoded(text))
+
+    @cached_property
+    def _encoded(self):
+        return lru_cache(maxsize=512)(lambda text: tuple(self._tokeniser.encode(text, add_special_tokens=False)))
 
     @cached_property
     def _device(self) -> str:
@@ -230,3 +258,8 @@ def _need_transformers() -> None:
         raise MissingDependencyError(
             "forecaster 'local' needs transformers; install it with `pip install -e '.[lm]' -c constraints.txt`"
         ) from error
+
+
+def _batches(calls: Sequence[Call], size: int) -> Iterator[Sequence[Call]]:
+    for i in range(0, len(calls), max(size, 1)):
+        yield calls[i : i + size]

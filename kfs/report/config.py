@@ -73,7 +73,7 @@ class SampleConfig:
     """The fixed stratified sample slow forecasters run on; every forecaster is scored on it too."""
 
     size: int = option(240, "pairs in the sample, even over tasks and subsets")
-    forecasters: list[str] = option(["local"], "forecasters that run on the sample only")
+    forecasters: list[str] = option(["local", "endpoint", "engine"], "forecasters that run on the sample only")
 
 
 @dataclass

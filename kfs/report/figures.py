@@ -377,3 +377,53 @@ def confusion(table: pd.DataFrame) -> Figure:
     unparsed = n_true.sum() - table["n"].sum()
     more = f" Unparsed replies stand in no column: {unparsed}." if unparsed else ""
     return caption(figure, f"{text} uncertain; no interval.{more}")
+
+
+@styled
+def recalibrated(table: pd.DataFrame, kind: str, *, subset: str = "all") -> Figure:
+    """Half Brier and ECE of every forecaster as it is and recalibrated by each map; from ``tables.headline``."""
+    rows = table[table["subset"] == subset]
+    base, _, how = (rows["forecaster"] + " + as it is").str.partition(" + ").T.to_numpy()
+    how = np.array([h.split(" + ")[0] for h in how])
+    names, marks = list(dict.fromkeys(base)), {"as it is": "o", "temperature": "v", "vector": "s", "isotonic": "D"}
+    figure, axes = canvas(0.62 * len(names) + 1.0, columns=2, sharey=True)
+    for ax, metric, what in zip(axes[0], ("half_brier", "ece"), ("half Brier (less is better)", "ECE"), strict=True):
+        for row, name, mark in zip(rows.itertuples(), base, how, strict=True):
+            y = names.index(name) + 0.18 * (list(marks).index(mark) - 1.5)
+            low, value, high = (getattr(row, f"{metric}{end}") for end in ("_low", "", "_high"))
+            ax.plot([low, high], [y, y], color=colour(name), lw=1.6, alpha=0.5, solid_capstyle="butt")
+            face = colour(name) if mark == "as it is" else "white"
+            ax.scatter(value, y, marker=marks[mark], s=22, facecolor=face, edgecolor=colour(name), zorder=3)
+        ax.set(xlabel=what, yticks=range(len(names)), yticklabels=names)
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ax.grid(axis="y", visible=False)
+    axes[0, 0].axvline(0.4375, color=SOFT, ls=":", lw=1)
+    return caption(
+        figure,
+        f"n = {span(rows['n'])} pairs; bars: {kind}. Filled: as it is; triangle: temperature; square: vector scaling; diamond: "
+        "isotonic map. Dotted: the uniform forecast.",
+    )
+
+
+@styled
+def deferral(table: pd.DataFrame, kind: str) -> Figure:
+    """Share wrong and trusted against the risk allowed, and the share trusted, for conformal risk control."""
+    rows = table[table["rule"] == table["rule"].iloc[0]]
+    figure, axes = canvas(3.3, columns=2)
+    for i, (name, mine) in enumerate(rows.groupby("forecaster", sort=False)):
+        x = mine["risk"] * (1 + 0.025 * (i - rows["forecaster"].nunique() / 2))
+        shade = colour(name)
+        axes[0, 0].vlines(x, mine["wrong_and_trusted_low"], mine["wrong_and_trusted_high"], color=shade, lw=1.4, alpha=0.5)
+        axes[0, 0].scatter(x, mine["wrong_and_trusted"], color=shade, s=18, zorder=3)
+        axes[0, 1].plot(mine["risk"], mine["coverage"], color=shade, marker="o", ms=3.5)
+    limit = 1.15 * rows["risk"].max()
+    axes[0, 0].plot([0, limit], [0, limit], color=SOFT, ls=":", lw=1)
+    axes[0, 0].set(xlabel="risk allowed", ylabel="wrong and trusted, share of pairs", xlim=(0, limit), ylim=(0, None))
+    axes[0, 1].set(xlabel="risk allowed", ylabel="trusted, share of pairs", xlim=(0, limit), ylim=(-0.02, 1))
+    last = rows[rows["risk"] == rows["risk"].max()]
+    label_ends(axes[0, 1], [(r.coverage, r.risk, r.forecaster, colour(r.forecaster)) for r in last.itertuples()])
+    return caption(
+        figure,
+        f"Mean over {span(rows['n_tasks'])} tasks, thresholds by conformal risk control from {span(rows['n_calibration'])} other "
+        f"tasks; bars: {kind.split(' over ')[0]} over tasks. Below the dotted line the promise was kept.",
+    )

@@ -64,6 +64,7 @@ class Run:
         self._figures: dict[str, str] = {}
         self._files: dict[str, str] = {}
         self._forecasts: dict[str, list[Forecast]] = {}
+        self._calibrations: dict[str, list[Forecast]] = {}
         self._pairs: list[Pair] | None = None
         self._folds: list[Fold] | None = None
 
@@ -170,6 +171,10 @@ class Run:
 
         return {p.comparison_id for p in stratified_sample(self.test_pairs(), self.config.sample.size, self.rng("sample"))}
 
+    def calibration_pairs(self) -> list[Pair]:
+        """Calibration pairs of the fixed split; none where one task is left out at a time, since there the other tasks serve."""
+        return self.folds()[0].calibration if len(self.folds()) == 1 else []
+
     def forecasts(self, name: str) -> list[Forecast]:
         """Forecasts of one forecaster for the test pairs (slow ones: for the sample), in the order of the folds.
 
@@ -180,22 +185,36 @@ class Run:
         UnknownNameError
             If the forecaster takes no part in this study.
         """
+        self._forecast(name)
+        return self._forecasts[name]
+
+    def calibration_forecasts(self, name: str) -> list[Forecast]:
+        """Forecasts of one forecaster for :meth:`calibration_pairs` (slow ones: for a sample of them half as large)."""
+        self._forecast(name)
+        return self._calibrations[name]
+
+    def _forecast(self, name: str) -> None:
+        """Forecast what is judged and what is calibrated on, with one fit a fold."""
         from dataclasses import replace
 
         from kfs.data.manifest import cache_folder
         from kfs.forecast import run_folds
+        from kfs.pairs import stratified_sample
 
         if name not in self.forecasters:
             raise unknown_name("forecaster of this run", name, self.forecasters, "choose others with forecaster=...")
-        if name not in self._forecasts:
-            folds = self.folds()
-            if name in self.config.sample.forecasters:
-                ids = self.sample()
-                folds = [replace(f, test=[p for p in f.test if p.comparison_id in ids]) for f in folds]
-                folds = [f for f in folds if f.test]
-            options = self.config.forecaster[name]
-            self._forecasts[name] = run_folds(name, options, folds, cache_dir=cache_folder() / "forecasts")
-        return self._forecasts[name]
+        if name in self._forecasts:
+            return
+        folds, calibration = self.folds(), self.calibration_pairs()
+        if name in self.config.sample.forecasters:
+            ids = self.sample()
+            calibration = stratified_sample(calibration, self.config.sample.size // 2, self.rng("calibration sample"))
+            folds = [replace(f, test=[p for p in f.test if p.comparison_id in ids]) for f in folds]
+            folds = [replace(f, calibration=calibration) if calibration else f for f in folds if f.test]
+        options, where = self.config.forecaster[name], cache_folder() / "forecasts"
+        found = run_folds(name, options, folds, cache_dir=where, asked=("test", "calibration") if calibration else ("test",))
+        n = len(found) - len(calibration)
+        self._forecasts[name], self._calibrations[name] = found[:n], found[n:]
 
     def frame(self, names: Iterable[str] | None = None) -> pd.DataFrame:
         """Forecasts beside what was measured, one row each; see :func:`kfs.report.tables.tidy`.
@@ -209,6 +228,14 @@ class Run:
 
         names = list(names or self.forecasters)
         return tidy(self.test_pairs(), {name: self.forecasts(name) for name in names}, self.sample())
+
+    def calibration_frame(self, names: Iterable[str] | None = None) -> pd.DataFrame | None:
+        """Like :meth:`frame`, of the calibration split; None where one task is left out at a time."""
+        from kfs.report.tables import tidy
+
+        if not (pairs := self.calibration_pairs()):
+            return None
+        return tidy(pairs, {name: self.calibration_forecasts(name) for name in names or self.forecasters})
 
     def save_table(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
         """Write ``tables/<name>.csv`` and return the table."""

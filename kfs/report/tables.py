@@ -34,7 +34,7 @@ LOSSES = ("half_brier", "crps", "ece")
 EXACT = ("accuracy", "ece", "confusion")
 """What asks for the exact bin."""
 MIN_SUBSET = 20
-_CUT = re.compile(r"\b(?:reference|candidate) cut by (\d+) tokens?\b")
+_CUT = re.compile(r"\b(?:reference|candidate) cut by (\d+) characters?\b")
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,12 @@ def counted(metric: str, rows: pd.DataFrame, subset: str = "all") -> pd.DataFram
     return rows[rows["certain"].fillna(True).astype(bool)]
 
 
-def tokens_cut(reasoning: str) -> int:
-    """Tokens of the two sources that a prompt left out, from the forecast's notes; 0 where they mention none.
+def characters_cut(reasoning: str) -> int:
+    """Characters of the two sources that a prompt left out, from the forecast's notes; 0 where they mention none.
 
     Examples
     --------
-    >>> tokens_cut("reference cut by 40 tokens; candidate cut by 2 tokens"), tokens_cut("")
+    >>> characters_cut("reference cut by 40 characters; candidate cut by 2 characters"), characters_cut("")
     (42, 0)
     """
     return sum(map(int, _CUT.findall(reasoning)))
@@ -143,18 +143,18 @@ def answers(forecasts: Mapping[str, list[Forecast]]) -> pd.DataFrame:
     -------
     DataFrame
         Columns forecaster, n, n_parse_failed, median_tokens (of a prompt), share_cut (prompts in which a source was cut),
-        median_tokens_cut (both sources together, over prompts that were cut); the last three NaN where nothing reads tokens.
+        median_characters_cut (both sources together, over prompts that were cut); the last three NaN where nothing reads tokens.
     """
     table = []
     for name, given in forecasts.items():
         line = {"forecaster": name, "n": len(given), "n_parse_failed": sum(f.parse_failed for f in given)}
         read = [f for f in given if f.input_tokens is not None]
-        cut = np.array([tokens_cut(f.reasoning) for f in read])
+        cut = np.array([characters_cut(f.reasoning) for f in read])
         if len(read):
             line.update({"median_tokens": np.median([f.input_tokens for f in read]), "share_cut": (cut > 0).mean()})
-            line["median_tokens_cut"] = np.median(cut[cut > 0]) if cut.any() else 0.0
+            line["median_characters_cut"] = np.median(cut[cut > 0]) if cut.any() else 0.0
         table.append(line)
-    columns = ["forecaster", "n", "n_parse_failed", "median_tokens", "share_cut", "median_tokens_cut"]
+    columns = ["forecaster", "n", "n_parse_failed", "median_tokens", "share_cut", "median_characters_cut"]
     return pd.DataFrame(table, columns=columns)
 
 

@@ -3,7 +3,16 @@ import math
 import numpy as np
 import pytest
 
-from kfs.bench.timing import Estimate, block_log2_ratio, estimate, inside_one_bin, ratio_interval, typical_ns
+from kfs.bench.timing import (
+    Estimate,
+    Staging,
+    block_log2_ratio,
+    clock_fault,
+    estimate,
+    inside_one_bin,
+    ratio_interval,
+    typical_ns,
+)
 from kfs.records import Block
 
 
@@ -93,3 +102,13 @@ def test_a_ratio_of_two_measurements_is_wider_than_either():
 def test_inside_one_bin_respects_the_closed_side():
     assert inside_one_bin(1.01, 1.4)
     assert not inside_one_bin(1.0, 1.4)
+
+
+def test_pauses_of_the_machine_inside_the_references_calls_do_not_shrink_what_staging_may_cost():
+    staging = {"c": Staging(request_ns=900_000, call_ns=10_000)}
+    candidate = {"candidate_ns": [2_000_000] * 3, "candidate_cpu_ns": 6_000_000 + 930_000 + 1_000_000}
+    blocks = [
+        Block(case="c", child_pair=p, reference_ns=[9_000_000] * 3, reference_cpu_ns=cpu, **candidate)
+        for p, cpu in enumerate([27_930_000, 22_000_000, 20_000_000])  # stolen time is in the stamps, not in the CPU time
+    ]
+    assert clock_fault(blocks, staging) is None

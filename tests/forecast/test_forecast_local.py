@@ -7,6 +7,7 @@ import pytest
 from kfs.data import manifest
 from kfs.errors import DataError, KfsError, MissingDependencyError, UnknownNameError
 from kfs.forecast import make, smollm2
+from kfs.forecast.cache import AnswerCache
 from kfs.forecast.query import Query
 
 
@@ -51,7 +52,7 @@ def test_a_tiny_random_model_with_shared_prefixes_answers_as_with_full_prompts(t
     assert [f.comparison_id for f in forecasts] == [q.comparison_id for q in queries]
     assert len({f.predicted_bin for f in forecasts} | {round(f.probabilities[0], 9) for f in forecasts}) > 2
     for query, forecast in zip(queries, forecasts, strict=True):
-        ids = [t for part in local.prompt(query).parts for t in part]
+        ids = [t for part in local.parts(local.prompt(query)) for t in part]
         with torch.inference_mode():
             p = torch.softmax(local._model(torch.tensor([ids])).logits[0, -1].double(), dim=-1)[list(local._answer[1])].numpy()
         assert forecast.probabilities == pytest.approx(p / p.sum(), abs=1e-4)
@@ -65,33 +66,68 @@ def test_a_tiny_random_model_answers_the_same_whatever_it_is_asked_with(tiny_ran
     assert [f.bin_probabilities for f in together] == [f.bin_probabilities for f in alone[::-1]]
 
 
+def test_a_tiny_random_model_answers_alike_one_by_one_and_in_batches(tiny_random_model, queries):
+    one, four = (make("local", model=str(tiny_random_model), max_tokens=3000, device="cpu", batch=n) for n in (1, 4))
+    for a, b in zip(one.forecast(queries), four.forecast(queries), strict=True):
+        assert a.probabilities == pytest.approx(b.probabilities, abs=1e-5)
+
+
+def test_a_tiny_random_model_samples_verbal_answers_that_repeat_and_are_counted(tiny_random_model, queries):
+    local = make(
+        "local", model=str(tiny_random_model), max_tokens=3000, device="cpu", form="verbal", max_output_tokens=12, batch=4
+    )
+    first, again = local.forecast(queries), local.forecast(queries)
+    assert [f.parse_error for f in first] == [f.parse_error for f in again]
+    assert all(f.parse_failed and f.output_tokens <= 12 and f.input_tokens > 100 for f in first)
+    assert any("length limit" in f.parse_error for f in first)
+
+
+def test_a_prompt_is_read_as_the_chat_template_writes_it(tiny_random_model, queries):
+    local = make("local", model=str(tiny_random_model), max_tokens=3000)
+    local._tokeniser.chat_template = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    prompt = local.prompt(queries[0])
+    whole = local._tokeniser.apply_chat_template(prompt.messages, add_generation_prompt=True, tokenize=False)
+    assert "".join(local._tokeniser.convert_ids_to_tokens([t for p in local.parts(prompt) for t in p])) == whole + "Bin: "
+
+
 def test_long_sources_are_cut_visibly_and_the_forecast_says_so(tiny_random_model, queries):
-    local = make("local", model=str(tiny_random_model), max_tokens=1200, device="cpu")
+    local = make("local", model=str(tiny_random_model), max_tokens=1800, device="cpu")
     query = Query(**{**vars(queries[0]), "anchor_code": "x", "candidate_code": "a" * 500 + "b" * 4000 + "c" * 500})
     prompt = local.prompt(query)
-    text = local._tokeniser.decode([t for part in prompt.parts for t in part])
-    assert sum(map(len, prompt.parts)) <= 1200
-    kept = re.search(r"(a+)\n# \[\.\.\. cut: (\d+) tokens \.\.\.\]\n(b*c+)", text)
+    parts = local.parts(prompt)
+    text = local._tokeniser.decode([t for part in parts for t in part])
+    assert sum(map(len, parts)) <= 1800
+    kept = re.search(r"(a+b*)\n\.\.\. \[cut: (\d+) characters\] \.\.\.\n(b*c+)", text)
     assert len(kept[1]) + len(kept[3]) + int(kept[2]) == 5000
     (forecast,) = local.forecast([query])
     assert forecast.reasoning.startswith("candidate cut by ") and "reference" not in forecast.reasoning
 
 
-def test_the_prompt_tells_task_hardware_bins_and_both_sources_and_no_variant(tiny_random_model, queries):
+def test_the_prompt_ends_where_the_model_would_name_a_bin(tiny_random_model, queries):
     local = make("local", model=str(tiny_random_model), max_tokens=3000)
-    query = Query(**{**vars(queries[0]), "title": "Row softmax.", "signature": "kernel(x)", "anchor_variant": "VARIANT"})
-    prompt = local.prompt(query)
-    head, reference, rest = ("".join(local._tokeniser.convert_ids_to_tokens(part)) for part in prompt.parts)
-    assert "Row softmax." in head and "kernel(x)" in head and query.hardware in head and "1 < S <= 1.414" in head
-    assert query.anchor_code.strip() in reference and query.candidate_code.strip() in rest
-    assert "VARIANT" not in head + reference + rest and rest.endswith("Bin: ")
+    query = queries[0]
+    system, reference, rest = ("".join(local._tokeniser.convert_ids_to_tokens(p)) for p in local.parts(local.prompt(query)))
+    assert "1 < S <= 1.414" in system and query.hardware in reference
+    assert query.anchor_code.strip() in reference and query.candidate_code.strip() in rest and rest.endswith("Bin: ")
 
 
-def test_too_few_tokens_say_how_many_are_needed(tiny_random_model, queries):
-    with pytest.raises(ValueError, match=r"max_tokens 100 leaves -\d+ tokens.*give at least (\d+)") as error:
+def test_too_few_tokens_say_how_many_more_are_needed(tiny_random_model, queries):
+    with pytest.raises(ValueError, match=r"tokens leave too little of the sources; raise max_tokens by at least (\d+)") as error:
         make("local", model=str(tiny_random_model), max_tokens=100).prompt(queries[0])
-    least = int(str(error.value).rsplit(" ", 1)[1])
+    least = 100 + int(str(error.value).rsplit(" ", 1)[1])
     make("local", model=str(tiny_random_model), max_tokens=least).prompt(queries[0])
+
+
+def test_answers_are_kept_and_not_computed_again(tiny_random_model, queries, tmp_path, monkeypatch):
+    cache = AnswerCache(tmp_path / "answers.sqlite")
+    first = make("local", model=str(tiny_random_model), max_tokens=3000, device="cpu").forecast(queries, cache=cache)
+    again = make("local", model=str(tiny_random_model), max_tokens=3000, device="cpu")
+    monkeypatch.setattr(type(again), "ask", lambda *_: pytest.fail("asked again"))
+    assert again.forecast(queries, cache=cache) == first
+    cache.close()
 
 
 def test_a_tokeniser_without_digits_is_refused(tiny_random_model, queries, monkeypatch):
@@ -158,7 +194,7 @@ def test_smollm2_gives_a_sharper_than_random_readout_with_shared_prefixes_as_wit
     local = make("local", device="cpu")
     forecasts = local.forecast(queries[:3])
     assert all(f.raw_probability_sum > 0.5 for f in forecasts), "the model should want to answer with a bin's number"
-    ids = [t for part in local.prompt(queries[2]).parts for t in part]
+    ids = [t for part in local.parts(local.prompt(queries[2])) for t in part]
     with torch.inference_mode():
         p = torch.softmax(local._model(torch.tensor([ids])).logits[0, -1].double(), dim=-1)[list(local._answer[1])].numpy()
     assert forecasts[2].probabilities == pytest.approx(p / p.sum(), abs=1e-4)

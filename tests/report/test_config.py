@@ -30,7 +30,7 @@ def test_every_forecaster_takes_part_by_default_and_one_alone_can_be_chosen():
 def test_the_local_sample_holds_at_least_240_pairs_by_default():
     config = compose()
     assert config.sample.size >= 240
-    assert config.sample.forecasters == ["local"]
+    assert config.sample.forecasters == ["local", "endpoint", "engine"]
 
 
 @pytest.mark.parametrize("override", ["sed=1", "bootstrap.n=3", "forecaster.boosted.tree=1", "seed.x=1", "hydra.job.chdir=true"])

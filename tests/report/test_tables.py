@@ -87,24 +87,25 @@ def test_the_interval_of_ece_holds_its_estimate(frame):
 
 def test_answers_say_how_many_prompts_were_cut_and_by_how_much(kit, pairs, rng):
     plain = kit.make_forecasts("boosted", pairs[:4], rng)
-    notes = ("", "reference cut by 30 tokens; candidate cut by 12 tokens", "candidate cut by 8 tokens", "cut by 5 tokens of mine")
+    notes = (
+        "",
+        "reference cut by 30 characters; candidate cut by 12 characters",
+        "candidate cut by 8 characters",
+        "cut by 5 of mine",
+    )
     read = [f.model_copy(update={"reasoning": note, "input_tokens": 600}) for f, note in zip(plain, notes, strict=True)]
     table = tables.answers({"boosted": plain, "local": read, "whole": read[:1]}).set_index("forecaster")
-    assert table.loc["local", ["n", "median_tokens", "share_cut", "median_tokens_cut"]].tolist() == [4, 600, 0.5, 25]
-    assert table.loc["whole", ["share_cut", "median_tokens_cut"]].tolist() == [0, 0]
-    assert table.loc["boosted", ["median_tokens", "share_cut", "median_tokens_cut"]].isna().all()
+    assert table.loc["local", ["n", "median_tokens", "share_cut", "median_characters_cut"]].tolist() == [4, 600, 0.5, 25]
+    assert table.loc["whole", ["share_cut", "median_characters_cut"]].tolist() == [0, 0]
+    assert table.loc["boosted", ["median_tokens", "share_cut", "median_characters_cut"]].isna().all()
 
 
-def test_the_notes_of_the_local_model_are_understood(monkeypatch):
-    from kfs.forecast import make
+def test_the_notes_of_a_prompt_that_was_cut_are_understood():
+    from kfs.forecast.prompt import build
     from kfs.forecast.query import Query
 
-    local = make("local", max_tokens=4000)
-    for name, value in (("_encode", lambda text: list(text)), ("_answer", ("", ()))):
-        monkeypatch.setitem(vars(local), name, value)
-    monkeypatch.setitem(vars(local), "_tokeniser", type("Tokeniser", (), {"chat_template": None})())
-    prompt = local.prompt(Query("id", "pack", "host", "", "", "a" * 5000, "b" * 6000))
-    assert tables.tokens_cut(prompt.notes) > 7000
+    prompt = build(Query("id", "pack", "host", "", "", "a" * 5000, "b" * 6000), room=4000, count=len)
+    assert tables.characters_cut(prompt.notes) > 7000
 
 
 def test_clear_differences_are_named_among_all_that_were_made(frame):

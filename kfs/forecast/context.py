@@ -1,0 +1,129 @@
+"""What a prompt may say of a question beyond its two sources: cases, the hardware's figures, speed of light, compiler facts.
+
+Gathered from tasks, ``conf/hardware`` and the compiler (no GPU is asked); what is not known is left out. Only forecasters that
+read prompts come here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kfs.errors import KfsError
+from kfs.forecast.query import Query
+from kfs.records import Hardware, Kernel, read_records
+from kfs.tasks import Case, Task, load_task, task_names
+
+_FORMATS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
+
+
+@dataclass(frozen=True)
+class Context:
+    """Texts for a prompt; empty where nothing is known or it was not asked for."""
+
+    cases: tuple[str, ...] = ()
+    """One a benchmark case."""
+    hardware: str = ""
+    reference_facts: str = ""
+    candidate_facts: str = ""
+
+
+def context_of(
+    query: Query,
+    *,
+    cases: bool,
+    hardware: bool,
+    light: bool,
+    facts: bool,
+    task: Task | None = None,
+    processor: Hardware | None = None,
+) -> Context:
+    """Gather what is asked for.
+
+    Parameters
+    ----------
+    query : Query
+    cases, hardware, light, facts : bool
+        What to gather: benchmark cases; the hardware's figures; the time of each case that no kernel can beat; what a compiler
+        makes of Triton and CUDA C++ sources.
+    task : Task, optional
+        The query's task; by default the one of kfs that its pack names, if any.
+    processor : Hardware, optional
+        What the query's hardware is; by default what its name says, if it is known.
+    """
+    if task is None and query.pack in task_names():
+        task = load_task(query.pack)
+    found = processor or _hardware(query.hardware)
+    return Context(
+        _cases(task, found, query.hardware, light) if cases and task else (),
+        _figures(found) if hardware and found else "",
+        *(_facts(query, source, task, found) if facts else "" for source in (query.anchor_code, query.candidate_code)),
+    )
+
+
+@lru_cache(maxsize=256)
+def _hardware(name: str) -> Hardware | None:
+    """A processor that records were measured on, one of ``conf/hardware``, or None."""
+    from kfs.bench.processors import load_hardware
+    from kfs.pairs import RECORDS
+
+    recorded = RECORDS / name / "hardware.jsonl"
+    if recorded.is_file():
+        return read_records(Hardware, recorded)[0]
+    try:
+        return load_hardware(name)
+    except KfsError:
+        return None
+
+
+def _figures(found: Hardware) -> str:
+    """A processor in one line, for example ``NVIDIA H100 (sm_90): 132 multiprocessors, 3350 GB/s, ...``."""
+    unit = "cores" if found.kind == "cpu" else "multiprocessors" if found.vendor == "NVIDIA" else "compute units"
+    peaks = ", ".join(f"{name} {found.peak_tflops[name]:g}" for name in _FORMATS if name in found.peak_tflops)
+    parts = (
+        f"{found.units} {unit}" if found.units else "",
+        f"{found.memory_gb:g} GB of memory" if found.memory_gb else "",
+        f"{found.memory_bandwidth_gb_s:g} GB/s" if found.memory_bandwidth_gb_s else "",
+        f"{found.cache_mb:g} MB of last-level cache" if found.cache_mb else "",
+        f"{found.clock_mhz:g} MHz" if found.clock_mhz else "",
+        f"dense peak in TFLOP/s: {peaks}" if peaks else "",
+        "one thread of one core is used" if found.kind == "cpu" else "",
+    )
+    return f"{found.title or found.name} ({found.architecture}): {', '.join(filter(None, parts))}"
+
+
+def _cases(task: Task, found: Hardware | None, name: str, light: bool) -> tuple[str, ...]:
+    preset = "host" if name.startswith("host-") or (found and found.kind == "cpu") else "paper"
+    return tuple(_case(task, case, found if light else None) for case in task.preset(preset))
+
+
+def _case(task: Task, case: Case, found: Hardware | None) -> str:
+    from kfs.bench.processors import speed_of_light_us
+
+    text = ", ".join(f"{k} {v}" for k, v in case.sizes.items())
+    text += "" if case.distribution == "normal" else f"; inputs {case.distribution.replace('_', ' ')}"
+    try:
+        return f"{text}; no kernel can take less than {speed_of_light_us(task, case, found):.3g} us" if found else text
+    except KfsError:  # a processor without the figures that takes
+        return text
+
+
+def _facts(query: Query, source: str, task: Task | None, found: Hardware | None) -> str:
+    """What the compiler says of a Triton or CUDA C++ source; empty for others, and where kfs compiles for no such hardware."""
+    from kfs.bench.compile import compile_kernel
+    from kfs.bench.facts import prompt_section
+    from kfs.bench.processors import ARCHITECTURES
+
+    arch = found.architecture if found else ""
+    if query.language not in ("triton", "cuda") or arch not in ARCHITECTURES or (query.language == "triton" and task is None):
+        return ""
+    kernel = Kernel(language=query.language, source=source)
+    case = task.preset("paper")[0] if task else None
+    return prompt_section(compile_kernel(kernel, arch=arch, task=task, case=case, hardware=_described(found)))
+
+
+def _described(found: Hardware) -> str | None:
+    """Its name where ``conf/hardware`` has it: the compiler's facts tell the speed of light for those."""
+    from kfs.bench.processors import hardware_names
+
+    return found.name if found.name in hardware_names() else None
