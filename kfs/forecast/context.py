@@ -6,6 +6,7 @@ read prompts come here.
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -110,13 +111,14 @@ def _case(task: Task, case: Case, found: Hardware | None) -> str:
 
 def _facts(query: Query, source: str, task: Task | None, found: Hardware | None) -> str:
     """What the compiler says of a Triton or CUDA C++ source; empty for others, and where kfs compiles for no such hardware."""
-    from kfs.bench.compile import compile_kernel
     from kfs.bench.facts import prompt_section
     from kfs.bench.processors import ARCHITECTURES
 
     arch = found.architecture if found else ""
     if query.language not in ("triton", "cuda") or arch not in ARCHITECTURES or (query.language == "triton" and task is None):
         return ""
+    # by name, so that a study's notebooks do not depend on the source of the sandbox that compiles; facts are part of a prompt
+    compile_kernel = importlib.import_module("kfs.bench.compile").compile_kernel
     kernel = Kernel(language=query.language, source=source)
     case = task.preset("paper")[0] if task else None
     return prompt_section(compile_kernel(kernel, arch=arch, task=task, case=case, hardware=_described(found)))

@@ -239,7 +239,7 @@ class Endpoint(LanguageModel):
             shape = {"name": "forecast", "schema": answer_schema(), "strict": True}
             request["response_format"] = {"type": "json_schema", "json_schema": shape}
         if self.structure == "tool":
-            request |= {"tools": [answer_tool()], "tool_choice": {"type": "function", "function": {"name": "forecast"}}}
+            request |= {"tools": [answer_tool()], "tool_choice": "required"}
         return request
 
     def _read(self, response, elapsed_s: float) -> Answer:

@@ -47,7 +47,7 @@ class Local(LanguageModel):
     max_output_tokens: int = 400
     model: str = "smollm2"
     """``smollm2`` (SmolLM2-135M-Instruct), or the path of a folder that transformers can load."""
-    max_tokens: int = 640
+    max_tokens: int = 832
     """Longest prompt; the two sources share equally what the rest leaves."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """``auto``: a CUDA GPU where there is one. Weights are float32 on a CPU and bfloat16 on CUDA."""

@@ -23,7 +23,7 @@ from kfs.speedup import N_BINS, STUDY_BINS
 
 TEMPLATES = Path(__file__).parent / "templates"
 CUT_MARK = "\n... [cut: {n} characters] ...\n"
-LEAST_SOURCE = 200
+LEAST_SOURCE = 100
 """Characters of a source that are kept at least; a room that leaves less is an error."""
 Count = Callable[[str], int]
 """Tokens of a text."""
@@ -139,7 +139,7 @@ def build(
     lost = {who: texts[who][1] for who in sources if texts[who][1]}
     if any(len(sources[who]) - n < min(LEAST_SOURCE, len(sources[who])) for who, n in lost.items()):
         need = bare + sum(count(text[:LEAST_SOURCE]) + count(CUT_MARK) + 8 for text in sources.values())
-        raise ValueError(f"{room} tokens leave too little of the sources; raise max_tokens by at least {need - room}")
+        raise ValueError(f"{room} tokens leave too little of the sources; raise max_tokens by at least {max(need - room, 16)}")
     made = _render(rest, **{who: text for who, (text, _) in texts.items()})
     return Prompt(made.system, made.shared, made.candidate, lost)
 

@@ -32,7 +32,7 @@ COUNTS = (
     "data/cuda_l1.py",
     "data/clean.py",
     "forecast/trees.py",
-    "forecast/templates/readout.md",
+    "forecast/templates/candidate.j2",
     "tasks/softmax/task.py",
     "score/bootstrap.py",
     "report/tables.py",

@@ -47,6 +47,7 @@ class VllmServer:
             "smollm2",
         ]
         words += ["--dtype", "float32", "--enforce-eager", "--max-model-len", str(CONTEXT), "--max-num-seqs", "8"]
+        words += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
         words += ["--enable-prefix-caching", "--host", "127.0.0.1", "--port", str(self.port), "--max-logprobs", "20"]
         environment = os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "2"}
         with open(self.log, "a") as log:
