@@ -44,7 +44,7 @@ $(SERVER_READY): constraints-vllm.txt
 
 test-server: $(READY) $(SERVER_READY) ## Test the endpoint against vLLM on this CPU (SERVER_TESTS="-k smoke": 2 minutes)
 	$(BIN)/kfs data pull smollm2
-	KFS_VLLM_PYTHON=$(CURDIR)/$(SERVER_VENV)/bin/python $(BIN)/python -m pytest -rs -s tests/server $(SERVER_TESTS)
+	KFS_VLLM_PYTHON=$(abspath $(SERVER_VENV))/bin/python $(BIN)/python -m pytest -rs -s tests/server $(SERVER_TESTS)
 
 lab: $(READY) ## Open JupyterLab on the notebooks (PORT=8888, more flags in LAB=)
 	$(BIN)/jupyter lab --port $(PORT) --ServerApp.root_dir="$(CURDIR)" --LabApp.news_url= $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB) notebooks/02_accuracy.ipynb
