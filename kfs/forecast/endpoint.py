@@ -21,7 +21,7 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from kfs.errors import EndpointError, MissingDependencyError, SchemaError, unknown_name
+from kfs.errors import EndpointError, KfsError, MissingDependencyError, SchemaError, unknown_name
 from kfs.forecast.answer import Answer, Call
 from kfs.forecast.language import Done, LanguageModel
 from kfs.forecast.prompt import answer_schema, answer_tool, guessed_tokens
@@ -190,7 +190,7 @@ class Endpoint(LanguageModel):
                 for client, queue in zip(clients, queues, strict=True):
                     for _ in range(self.concurrency):
                         group.create_task(work(client, queue))
-        except* EndpointError as errors:
+        except* KfsError as errors:  # of the cache, for example
             raise errors.exceptions[0] from None
         finally:
             for client in clients:
@@ -215,11 +215,12 @@ class Endpoint(LanguageModel):
                     raise _GaveUp(why) from error
             except (openai.APIError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
                 why = f"{type(error).__name__}: {_short(error)}"
-            if attempt + 1 < self.tries and not self.tally.over:
-                self.tally.retries += 1
-                back_off = min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
-                await asyncio.sleep(back_off if wait is None else min(wait, _LONGEST_RETRY_AFTER_S))
-        raise _GaveUp(f"{why} (tried {self.tries} times)")
+            if attempt + 1 == self.tries or self.tally.over:
+                break
+            self.tally.retries += 1
+            back_off = min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
+            await asyncio.sleep(back_off if wait is None else min(wait, _LONGEST_RETRY_AFTER_S))
+        raise _GaveUp(f"{why} (tried {attempt + 1} times)")
 
     def _request(self, call: Call) -> dict[str, Any]:
         request = {"model": self._model, "messages": call.prompt.messages} | ({"seed": call.repeat} if self.seeded else {})
@@ -303,9 +304,12 @@ class Tally:
             self.usd += self._price(answer.input_tokens, answer.output_tokens) if known else self._most(call)
 
     def late(self, call: Call) -> None:
-        """Count a try that was given up waiting for: it may have to be paid."""
+        """Count a try that was given up waiting for: it may have to be paid, and the next one too."""
         if self.usd is not None:
             self.usd += self._most(call)
+            cap = self._endpoint.max_usd
+            if cap is not None and self.usd + self._reserved > cap:
+                self.over = f"spending reached its cap: {self.usd:.4g} of {cap:g} USD, late replies counted in full"
 
     def gave_up(self, call: Call, why: str) -> None:
         """Count a call that has no answer; too many before the first answer end the run."""

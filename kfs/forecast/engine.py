@@ -18,10 +18,9 @@ from kfs.errors import DataError, MissingDependencyError
 from kfs.forecast.answer import Answer, Call
 from kfs.forecast.cache import library_versions
 from kfs.forecast.language import Done, LanguageModel
-from kfs.forecast.local import ANSWERS
+from kfs.forecast.local import bin_tokens
 from kfs.forecast.prompt import answer_schema
 from kfs.records import content_id
-from kfs.speedup import N_BINS
 
 _AT_ONCE = 256
 _SPARE_TOKENS = 64
@@ -139,14 +138,9 @@ class Engine(LanguageModel):
         return LoRARequest("adapter", 1, str(_folder(self.adapter, "adapter_config.json")))
 
     @cached_property
-    def _opening(self) -> tuple[str, list[int]]:
+    def _opening(self) -> tuple[str, tuple[int, ...]]:
         """How a readout begins, and the token of each bin's number after it."""
-        encode = lambda text: self._tokeniser.encode(text, add_special_tokens=False)
-        for opening, space in ANSWERS:
-            whole = [encode(f"{opening}{space}{b}") for b in range(1, N_BINS + 1)]
-            if all(w[:-1] == encode(opening) for w in whole) and len({w[-1] for w in whole}) == N_BINS:
-                return opening, [w[-1] for w in whole]
-        raise DataError(f"{self.model}: no single token for each number from 1 to {N_BINS}; use another model")
+        return bin_tokens(lambda text: self._tokeniser.encode(text, add_special_tokens=False), self.model)
 
 
 def _folder(given: str, needed: str) -> Path:

@@ -15,7 +15,7 @@ from kfs.errors import SchemaError
 from kfs.forecast.answer import Answer, Call, pooled
 from kfs.forecast.cache import AnswerCache
 from kfs.forecast.context import context_of
-from kfs.forecast.prompt import Example, Prompt, PromptOptions, build
+from kfs.forecast.prompt import Example, Prompt, PromptOptions, build, guessed_tokens
 from kfs.forecast.query import Query
 from kfs.records import Forecast, Hardware, Pair
 from kfs.speedup import N_BINS
@@ -75,8 +75,6 @@ class LanguageModel(PromptOptions):
 
     def count(self, text: str) -> int:
         """Tokens of a text; at least as many as the model makes of it."""
-        from kfs.forecast.prompt import guessed_tokens
-
         return guessed_tokens(text)
 
     def spent(self) -> str:

@@ -13,7 +13,7 @@ import copy
 import ctypes
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -227,12 +227,23 @@ class Local(LanguageModel):
     @cached_property
     def _answer(self) -> tuple[str, tuple[int, ...]]:
         """How the answer begins, and the token of each bin's number after it."""
-        for opening, space in ANSWERS:
-            start = self._encode(opening)
-            whole = [self._encode(f"{opening}{space}{b}") for b in range(1, N_BINS + 1)]
-            if all(w[:-1] == start for w in whole) and len({w[-1] for w in whole}) == N_BINS:
-                return opening, tuple(w[-1] for w in whole)
-        raise KfsError(f"{self.model}: no single token for each number from 1 to {N_BINS}; use another model")
+        return bin_tokens(self._encode, self.model)
+
+
+def bin_tokens(encode: Callable[[str], list[int]], model: str) -> tuple[str, tuple[int, ...]]:
+    """How a model's readout begins, and the token of each bin's number after it.
+
+    Raises
+    ------
+    KfsError
+        If its tokeniser has no single token for one of them.
+    """
+    for opening, space in ANSWERS:
+        start = encode(opening)
+        whole = [encode(f"{opening}{space}{b}") for b in range(1, N_BINS + 1)]
+        if all(w[:-1] == start for w in whole) and len({w[-1] for w in whole}) == N_BINS:
+            return opening, tuple(w[-1] for w in whole)
+    raise KfsError(f"{model}: no single token for each number from 1 to {N_BINS}; use another model")
 
 
 def _model_folder(model: str) -> Path:

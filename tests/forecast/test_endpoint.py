@@ -249,6 +249,15 @@ def test_no_call_is_started_that_could_break_the_spending_cap(queries):
         make("endpoint", max_usd=1.0)
 
 
+def test_late_replies_are_not_tried_again_beyond_the_spending_cap(queries):
+    prices = {"usd_per_million_input": 10.0, "usd_per_million_output": 100.0}
+    with Server(slow_drip) as server:
+        forecaster = asking(server, max_usd=0.15, deadline_s=0.3, **prices)  # a try may cost some 0.06
+        with pytest.raises(EndpointError, match=r"0 of 1 calls were answered.*late replies counted in full"):
+            forecaster.forecast(queries[:1])
+        assert len(server.requests) <= 2 and forecaster.tally.usd <= 0.15
+
+
 def test_a_server_that_answers_nothing_ends_the_run_early(queries):
     with Server(fault_status(401)) as server:
         with pytest.raises(EndpointError, match=r"0 of 12 calls were answered.*first 6 calls failed.*HTTP 401"):

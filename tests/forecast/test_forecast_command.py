@@ -96,6 +96,6 @@ def test_at_least_twelve_gpus_are_described_with_sources_and_listed(capsys):
     assert all(g.sources and g.memory_bandwidth_gb_s and g.peak_tflops and g.title in listed for g in gpus)
 
 
-def test_this_machine_is_described_without_being_named(files, capsys):
-    assert main(["forecast", *files, "--prompt"]) in (0, 1)  # 1 where the tokeniser is not here
-    assert command.this_hardware().architecture
+def test_this_machine_is_described_without_being_named():
+    found = command.this_hardware()
+    assert found.architecture and found.title and found.sources
