@@ -52,14 +52,19 @@ def context_of(
     processor : Hardware, optional
         What the query's hardware is; by default what its name says, if it is known.
     """
-    if task is None and query.pack in task_names():
-        task = load_task(query.pack)
+    task = task or _task(query.pack)
     found = processor or _hardware(query.hardware)
     return Context(
         _cases(task, found, query.hardware, light) if cases and task else (),
         _figures(found) if hardware and found else "",
         *(_facts(query, source, task, found) if facts else "" for source in (query.anchor_code, query.candidate_code)),
     )
+
+
+@lru_cache(maxsize=1024)
+def _task(pack: str) -> Task | None:
+    """The task of kfs that a pack names, or None. Looking for it reads a folder."""
+    return load_task(pack) if pack in task_names() else None
 
 
 @lru_cache(maxsize=256)

@@ -194,7 +194,8 @@ def answer_schema() -> dict[str, Any]:
 def answer_tool() -> dict[str, Any]:
     """The tool a chat model may call to answer."""
     about = "State the forecast: the probability of every speedup bin, the likeliest bin, and the reason in a sentence or two."
-    return {"type": "function", "function": {"name": "forecast", "description": about, "parameters": answer_schema()}}
+    function = {"name": "forecast", "description": about, "parameters": answer_schema()}
+    return {"type": "function", "function": function | {"strict": True}}  # else vLLM holds a forced call to JSON of any shape
 
 
 def _candidate(query: Query, options: PromptOptions) -> str:
