@@ -7,7 +7,8 @@ A last table says which targets were met. Nothing here needs a GPU; ``endpoint``
 local       SmolLM2 in this process: prefixes shared and candidates in batches, against one whole prompt after another. The floor
             is the share of tokens that no other prompt has.
 endpoint    SmolLM2 behind vLLM on this CPU: grouped and eight calls at once, against one call after another through the same
-            client, in an order that was shuffled. The server's prefix cache is on for both and emptied before each.
+            client, in an order that was shuffled. The server's prefix cache is on for both and emptied before each. Readouts are
+            bound by what the cores compute, however many are in flight; answers that are written, by memory.
 overhead    kfs alone: prompts, keys, cache, parsing, for an instant model that answers with a fixed text. Cold: every answer is
             written; warm: every answer is read.
 cache       Reads of kept answers.
@@ -112,7 +113,7 @@ def local_part(runs: int) -> dict:
     }
 
 
-def endpoint_part(python: str, candidates: int) -> dict:
+def endpoint_part(python: str, candidates: int, forms: list[str]) -> dict:
     """Verbal answers and readouts of a real server, ours and one after another."""
     found: dict = {}
     queries = queries_of(candidates=candidates)
@@ -120,7 +121,7 @@ def endpoint_part(python: str, candidates: int) -> dict:
         server = VllmServer(python, converted_smollm2(), Path(folder) / "server.log")
         try:
             server.start()
-            for form in ("readout", "verbal"):
+            for form in forms:
                 found[form] = _both_ways(server, queries, form)
         finally:
             server.kill()
@@ -128,7 +129,7 @@ def endpoint_part(python: str, candidates: int) -> dict:
 
 
 def _both_ways(server: VllmServer, queries: list[Query], form: str) -> dict:
-    common = {"base_url": server.url, "form": form, "max_output_tokens": 300, "temperature": 0.0}
+    common = {"base_url": server.url, "form": form, "max_output_tokens": 300}
     make("endpoint", **common).forecast(queries[:1])  # what a first call compiles is nobody's time
     found: dict = {"forecasts": len(queries)}
     shuffled = random.Random(0).sample(queries, len(queries))
@@ -241,6 +242,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=every, default=every)
     parser.add_argument("--runs", type=int, default=3, help="runs of each contender of `local`; the best counts")
     parser.add_argument("--candidates", type=int, default=8, help="of each of three references, in `endpoint`")
+    parser.add_argument("--forms", nargs="+", choices=("readout", "verbal"), default=("readout", "verbal"), help="of `endpoint`")
     parser.add_argument("--python", default=str(ROOT / ".venv-vllm" / "bin" / "python"), help="Python that has vLLM")
     parser.add_argument("--json", help="also write all figures to this file")
     options = parser.parse_args()
@@ -253,7 +255,7 @@ def main() -> None:
                 raise SystemExit(
                     f"endpoint: no {options.python}; make it with `make test-server`, or leave the part out with --parts"
                 )
-            found[part] = endpoint_part(options.python, options.candidates)
+            found[part] = endpoint_part(options.python, options.candidates, options.forms)
         if part == "overhead":
             found[part] = overhead_part(10**4)
         if part == "cache":

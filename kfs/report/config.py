@@ -77,6 +77,26 @@ class SampleConfig:
 
 
 @dataclass
+class PromptsConfig:
+    """What notebook 06_prompts switches in the prompt of a language model."""
+
+    size: int = option(16, "pairs that every prompt is asked for, a stratified part of the sample")
+    options: list[str] = option(
+        ["cases", "hardware", "light", "facts", "diff", "examples"], "prompt options to switch, one at a time; form too"
+    )
+
+
+@dataclass
+class PricesConfig:
+    """What an hour of a machine costs, for notebook 09_throughput; null where nobody says."""
+
+    measuring_usd_per_hour: float | None = option(None, "price of the machine that measures")
+    forecasting_usd_per_hour: float | None = option(
+        None, "price of the machine that forecasts; hosted APIs have prices of their own"
+    )
+
+
+@dataclass
 class StudyConfig:
     """Everything that decides what a study computes."""
 
@@ -87,6 +107,8 @@ class StudyConfig:
     )
     bootstrap: BootstrapConfig = option(BootstrapConfig, "intervals")
     sample: SampleConfig = option(SampleConfig, "the sample for slow forecasters")
+    prompts: PromptsConfig = option(PromptsConfig, "notebook 06_prompts")
+    prices: PricesConfig = option(PricesConfig, "notebook 09_throughput")
     data: Any = option(DataConfig, "where pairs come from")
     forecaster: Any = option(dict, "options of each forecaster that takes part; null leaves it out")
 
@@ -312,6 +334,8 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
             **plain,
             "bootstrap": BootstrapConfig(**plain["bootstrap"]),
             "sample": SampleConfig(**plain["sample"]),
+            "prompts": PromptsConfig(**plain["prompts"]),
+            "prices": PricesConfig(**plain["prices"]),
             "data": data_kind(**plain["data"]),
         }
     )
@@ -327,6 +351,7 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
     for key, value, low in (
         ("bootstrap.n_resamples", config.bootstrap.n_resamples, 1),
         ("sample.size", config.sample.size, 1),
+        ("prompts.size", config.prompts.size, 1),
         ("data.per_bin", config.data.per_bin, 1),
         ("data.max_packs", config.data.max_packs, 3),
         ("seed", config.seed, 0),
@@ -335,6 +360,11 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
             raise SchemaError(f"{key} must be at least {low}, found {value}")
     if isinstance(config.data, CudaL1Data):
         _check_gpus(config.data.gpus)
+    from kfs.forecast.prompt import PromptOptions
+
+    for name in config.prompts.options:
+        if name not in (known := [f.name for f in dataclasses.fields(PromptOptions)]):
+            raise unknown_name("prompt option", name, known, "prompts.options")
     if not 0 < config.bootstrap.level < 1:
         raise SchemaError(f"bootstrap.level must lie between 0 and 1, found {config.bootstrap.level}")
     return config
