@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kfs.errors import KfsError
-from kfs.forecast.query import Query
+from kfs.forecast.query import Query, languages
 from kfs.records import Hardware, Kernel, read_records
 from kfs.tasks import Case, Task, load_task, task_names
 
@@ -57,7 +57,7 @@ def context_of(
     return Context(
         _cases(task, found, query.hardware, light) if cases and task else (),
         _figures(found) if hardware and found else "",
-        *(_facts(query, source, task, found) if facts else "" for source in (query.anchor_code, query.candidate_code)),
+        *(_facts(getattr(query, side), language, task, found) if facts else "" for side, language in languages(query).items()),
     )
 
 
@@ -114,17 +114,17 @@ def _case(task: Task, case: Case, found: Hardware | None) -> str:
         return text
 
 
-def _facts(query: Query, source: str, task: Task | None, found: Hardware | None) -> str:
+def _facts(source: str, language: str, task: Task | None, found: Hardware | None) -> str:
     """What the compiler says of a Triton or CUDA C++ source; empty for others, and where kfs compiles for no such hardware."""
     from kfs.bench.facts import prompt_section
     from kfs.bench.processors import ARCHITECTURES
 
     arch = found.architecture if found else ""
-    if query.language not in ("triton", "cuda") or arch not in ARCHITECTURES or (query.language == "triton" and task is None):
+    if language not in ("triton", "cuda") or arch not in ARCHITECTURES or (language == "triton" and task is None):
         return ""
     # by name, so that a study's notebooks do not depend on the source of the sandbox that compiles; facts are part of a prompt
     compile_kernel = importlib.import_module("kfs.bench.compile").compile_kernel
-    kernel = Kernel(language=query.language, source=source)
+    kernel = Kernel(language=language, source=source)
     case = task.preset("paper")[0] if task else None
     return prompt_section(compile_kernel(kernel, arch=arch, task=task, case=case, hardware=_described(found)))
 

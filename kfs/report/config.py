@@ -53,6 +53,18 @@ class EmbeddedData(DataConfig):
 
 
 @dataclass
+class LiveData(EmbeddedData):
+    """Kernels of the everyday and study tasks, measured when the study starts, on this machine."""
+
+    source: str = option("live", "reader of the records")
+    folder: str | None = option(None, "where records of this machine are kept; null is runs/live")
+    device: str = option("cuda", "what measures: cuda (this GPU) or host (this CPU)")
+    tasks: list[str] = option([], "tasks that are measured, at least three; empty for all")
+    kernels: int | None = option(None, "at most so many kernels a task, the first of every family first; null measures all")
+    child_pairs: int = option(4, "fresh pairs of processes a kernel, at least 3")
+
+
+@dataclass
 class CudaL1Data(DataConfig):
     """CUDA-L1: 250 KernelBench problems with LLM-written CUDA on five GPUs; speedup ratios only."""
 
@@ -198,6 +210,7 @@ def _register() -> None:
     store.store("study_schema", schema)
     store.store("embedded_schema", EmbeddedData, group="data")
     store.store("cuda_l1_schema", CudaL1Data, group="data")
+    store.store("live_schema", LiveData, group="data")
 
 
 def _parse(overrides: list[str]):
@@ -325,9 +338,10 @@ def compose(study: str = "embedded", overrides: str | Sequence[str] = (), *, roo
 
 def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
     """Plain values to dataclasses, and the checks that types cannot make."""
-    data_kind = {"embedded": EmbeddedData, "cuda_l1": CudaL1Data}.get(plain["data"]["source"])
+    kinds = {"embedded": EmbeddedData, "cuda_l1": CudaL1Data, "live": LiveData}
+    data_kind = kinds.get(plain["data"]["source"])
     if data_kind is None:
-        raise unknown_name("data source", plain["data"]["source"], ("embedded", "cuda_l1"), _WHERE)
+        raise unknown_name("data source", plain["data"]["source"], kinds, _WHERE)
     _resolve_paths(plain)
     config = StudyConfig(
         **{
@@ -360,6 +374,8 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
             raise SchemaError(f"{key} must be at least {low}, found {value}")
     if isinstance(config.data, CudaL1Data):
         _check_gpus(config.data.gpus)
+    if isinstance(config.data, LiveData):
+        _check_live(config.data)
     from kfs.forecast.prompt import PromptOptions
 
     for name in config.prompts.options:
@@ -379,6 +395,20 @@ def _resolve_paths(plain: dict[str, Any]) -> None:
     local = plain["forecaster"].get("local")
     if local and local["model"] not in manifest.datasets():
         local["model"] = callers_path(local["model"])
+
+
+def _check_live(data: LiveData) -> None:
+    from kfs.tasks import task_names
+
+    if data.device not in ("cuda", "host"):
+        raise unknown_name("device", data.device, ("cuda", "host"), "data.device")
+    for name in data.tasks:
+        if name not in task_names():
+            raise unknown_name("task", name, task_names(), "data.tasks")
+    if data.tasks and len(set(data.tasks)) < 3:
+        raise SchemaError(f"data.tasks: one task is left out at a time, so name three or more, found {_literal(data.tasks)}")
+    if data.child_pairs < 3 or (data.kernels is not None and data.kernels < 3):
+        raise SchemaError(f"data.child_pairs and data.kernels must be at least 3, found {data.child_pairs} and {data.kernels}")
 
 
 def _check_gpus(gpus: list[str]) -> None:

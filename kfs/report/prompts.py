@@ -17,6 +17,7 @@ from kfs import score
 from kfs.forecast import FORECASTERS
 from kfs.forecast.disguise import disguise
 from kfs.forecast.language import LanguageModel
+from kfs.forecast.query import languages
 from kfs.records import Forecast, Pair
 from kfs.report.tables import PROBABILITIES, Intervals, characters_cut, headline, paired, tidy
 
@@ -67,7 +68,7 @@ def variants(name: str, options: Mapping[str, Any], switched: Iterable[str]) -> 
 def disguised(pairs: Sequence[Pair]) -> list[Pair]:
     """The same pairs in other words; identities, labels and variants stay, so that they can be joined."""
     return [
-        p.model_copy(update={side: disguise(getattr(p, side), p.language).source for side in ("anchor_code", "candidate_code")})
+        p.model_copy(update={side: disguise(getattr(p, side), language).source for side, language in languages(p).items()})
         for p in pairs
     ]
 

@@ -30,7 +30,7 @@ from kfs.records import (
     write_records,
 )
 from kfs.report import sources
-from kfs.report.config import StudyConfig, as_list, compose, project_root
+from kfs.report.config import EmbeddedData, StudyConfig, as_list, compose, project_root
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ class Run:
     @property
     def group(self) -> str:
         """Column that results are shown by: ``pack`` where tasks are few, else ``hardware``."""
-        return "pack" if self.config.data.source == "embedded" else "hardware"
+        return "pack" if isinstance(self.config.data, EmbeddedData) else "hardware"
 
     @property
     def group_name(self) -> str:
@@ -127,11 +127,11 @@ class Run:
 
     def measurements(self) -> list[Measurement]:
         """Measurements behind the pairs; empty for a study whose data holds ratios only."""
-        return self._embedded[0] if self.config.data.source == "embedded" else []
+        return self._embedded[0] if isinstance(self.config.data, EmbeddedData) else []
 
     def kernels(self) -> list[Kernel]:
         """Kernels that were measured; empty for a study whose data holds ratios only."""
-        return self._embedded[1] if self.config.data.source == "embedded" else []
+        return self._embedded[1] if isinstance(self.config.data, EmbeddedData) else []
 
     def pairs(self) -> list[Pair]:
         """Every pair the study looks at, train to test; kept in ``records/pairs.parquet`` for the next notebook."""
