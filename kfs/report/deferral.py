@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from kfs import score
 from kfs.forecast.decide import controlled, guaranteed, one_a_task
@@ -56,8 +57,10 @@ def recalibrate(
     for name in test["forecaster"].unique():
         mine = test[test["forecaster"] == name]
         learn = calibration[calibration["forecaster"] == name] if calibration is not None else None
+        folds = list(parts(mine, learn))
         for how in maps:
-            rows = [_mapped(judged, others, how) for judged, others in parts(mine, learn)]
+            with threadpool_limits(1):  # a fit of 16 numbers: threads would only wait for each other, ten times as long
+                rows = [_mapped(judged, others, how) for judged, others in folds]
             if all(r is not None for r in rows):
                 made.append(pd.concat(rows).assign(forecaster=f"{name} + {how}"))
     return pd.concat(made, ignore_index=True) if made else test.iloc[:0]
@@ -94,10 +97,11 @@ def deferral(
     for name in test["forecaster"].unique():
         mine = counted("accuracy", test[test["forecaster"] == name])
         learn = None if calibration is None else counted("accuracy", calibration[calibration["forecaster"] == name])
+        folds = [(rows, others) for rows, others in parts(mine, learn) if len(others)]
         for rule in RULES:
             for risk in risks:
                 rng = np.random.default_rng([intervals.seed, 9])
-                judged = [_judged(rows, others, rule, risk, rng) for rows, others in parts(mine, learn) if len(others)]
+                judged = [_judged(rows, others, rule, risk, rng) for rows, others in folds]
                 if judged:
                     rows = pd.concat([rows for rows, _, _ in judged])
                     line = {"forecaster": name, "rule": rule, "risk": risk, "threshold": np.median([t for _, t, _ in judged])}

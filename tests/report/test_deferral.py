@@ -11,19 +11,21 @@ INTERVALS = Intervals(50, 0.95, 0)
 
 def made_up(rng, n_tasks=60, n=12, name="f", spread=1.0):
     """Tidy rows of a forecaster that is twice too sure of itself, some tasks harder than others."""
-    parts = []
-    for t in range(n_tasks):
+    probabilities, true = [], []
+    for _ in range(n_tasks):
         logits = rng.normal(0, 2.0 * spread, (n, 8)) * rng.uniform(0.3, 1.5)
         p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-        true = np.array([rng.choice(8, p=row) for row in p]) + 1
-        sure = p**2 / (p**2).sum(1, keepdims=True)
-        rows = pd.DataFrame({"forecaster": name, "comparison_id": [f"{t}-{i}" for i in range(n)], "cluster": f"task{t}"})
-        rows = rows.assign(anchor_id="a", candidate_id="c", speedup=2.0, pack=f"task{t}", hardware="h")
-        rows = rows.assign(subset="all", within_variant=False, certain=True, parse_failed=False, in_sample=True, true_bin=true)
-        rows[PROBABILITIES] = sure
-        rows["predicted_bin"], rows["confidence"] = sure.argmax(1) + 1, sure.max(1)
-        parts.append(rows.assign(expected_log2=STUDY_BINS.expected_log2_speedup(sure)))
-    return pd.concat(parts, ignore_index=True)
+        true.append(np.array([rng.choice(8, p=row) for row in p]) + 1)
+        probabilities.append(p**2 / (p**2).sum(1, keepdims=True))
+    sure, true = np.concatenate(probabilities), np.concatenate(true)
+    task = np.repeat([f"task{t}" for t in range(n_tasks)], n)
+    ids = [f"{t}-{i}" for t in range(n_tasks) for i in range(n)]
+    rows = pd.DataFrame({"forecaster": name, "comparison_id": ids, "cluster": task, "anchor_id": "a", "candidate_id": "c"})
+    rows = rows.assign(speedup=2.0, pack=task, hardware="h", subset="all", within_variant=False, certain=True)
+    rows = rows.assign(parse_failed=False, in_sample=True, true_bin=true)
+    rows[PROBABILITIES] = sure
+    rows["predicted_bin"], rows["confidence"] = sure.argmax(1) + 1, sure.max(1)
+    return rows.assign(expected_log2=STUDY_BINS.expected_log2_speedup(sure))
 
 
 def half_brier(rows):
