@@ -1,6 +1,7 @@
 """Compiler facts of a GPU kernel without a GPU: does it compile, and what did the compiler make of it.
 
-CUDA C++ is compiled by NVRTC in a process that is killed at a deadline. A Triton module is Python, so it runs in a sandboxed
+CUDA C++ is compiled by NVRTC in a process that is killed at a deadline; of a Python module that holds CUDA C++ in its strings,
+that device code is (``inline``), and the module is not run. A Triton module is Python, so it runs in a sandboxed
 child (``triton_capture``) that gives PTX back, which the assembler then turns into code. Binaries are disassembled, never loaded.
 Use: turn broken candidates away before a GPU is asked, features for a learner, a section of a prompt (``kfs.bench.facts``).
 
@@ -24,7 +25,9 @@ import numpy as np
 
 from kfs.bench.child import CallSlots, TensorSlot
 from kfs.bench.facts import Entry, Facts
+from kfs.bench.inline import MARK, InlineError, device_units
 from kfs.bench.launch import LaunchError, Program, evaluate, parse_launch
+from kfs.bench.launch_sites import kernel_of
 from kfs.bench.processors import Architecture, architecture, load_hardware, occupancy, speed_of_light_us
 from kfs.bench.sandbox import ChildDied, Zygote
 from kfs.bench.sass import Code, Resources, parameter_sizes, read_disassembly, read_resources
@@ -40,7 +43,18 @@ _PTX_BYTES = 16 << 20
 _ALIGN = 256
 _MAX_KERNELS = 64
 _CAPTURE = Path(__file__).with_name("triton_capture.py")
-_CODE = ("compile", "facts", "launch", "nvrtc_worker", "processors", "sass", "toolchain", "triton_capture")
+_CODE = (
+    "compile",
+    "facts",
+    "inline",
+    "launch",
+    "launch_sites",
+    "nvrtc_worker",
+    "processors",
+    "sass",
+    "toolchain",
+    "triton_capture",
+)
 
 
 class _Rejected(Exception):
@@ -67,7 +81,7 @@ def compile_kernel(
     Parameters
     ----------
     kernel : Kernel
-        Triton or CUDA C++.
+        Triton, CUDA C++, or Python with CUDA C++ in its strings.
     arch : str, optional
         One of ``kfs.bench.processors.ARCHITECTURES``. Triton compiles for the variant ``sm_90a`` of ``sm_90``, as it always does.
     task, case : optional
@@ -92,13 +106,17 @@ def compile_kernel(
     UnknownNameError
         For an architecture or hardware that does not exist.
     TaskError
-        For a kernel that is neither Triton nor CUDA C++, or a Triton kernel without a task and case.
+        For a kernel that holds neither Triton nor CUDA C++, or a Triton kernel without a task and case.
     MissingDependencyError
         If a compiler is not installed.
     """
     limits = architecture(arch)
-    if kernel.language not in ("triton", "cuda"):
-        raise TaskError(f"a {kernel.language} kernel has nothing to compile; facts are for triton and cuda kernels")
+    inline = kernel.language == "python" and MARK in kernel.source
+    if kernel.language not in ("triton", "cuda") and not inline:
+        raise TaskError(
+            f"a {kernel.language} kernel has nothing to compile; facts are for triton and cuda kernels, and for Python modules "
+            f"with {MARK} in a string"
+        )
     if (task is None) != (case is None) or (kernel.language == "triton" and task is None):
         raise TaskError("a Triton kernel is compiled for a task's shapes: give task and case, both")
     processor = load_hardware(hardware or limits.hardware) if hardware or limits.hardware else None
@@ -124,7 +142,9 @@ def compile_kernel(
     deadline = started + deadline_s
     notes: list[str] = []
     try:
-        if kernel.language == "cuda":
+        if inline:
+            entries = _compile_inline(kernel.source, limits, deadline, notes)
+        elif kernel.language == "cuda":
             entries = _compile_cuda(kernel.source, limits, task, case, deadline)
         else:
             entries = _compile_triton(kernel, limits, task, case, deadline, zygote, notes)
@@ -144,7 +164,7 @@ def compile_kernel(
 
 def toolchain(language: str, arch: str) -> dict[str, str]:
     """Versions of what turns a source into code and reads it; MissingDependencyError where something is not installed."""
-    if language == "cuda":
+    if language != "triton":
         return {"nvrtc": package_version("nvidia-cuda-nvrtc"), "nvdisasm": tool_version("nvdisasm")}
     return {"triton": package_version("triton"), "ptxas": tool_version(_ptxas(arch)), "nvdisasm": tool_version("nvdisasm")}
 
@@ -182,11 +202,7 @@ def _compile_cuda(source: str, limits: Architecture, task: Task | None, case: Ca
             bound = program.plan(sizes)
     except LaunchError as error:
         raise _Rejected("launch", str(error)) from None
-    good, log, cubin = run_nvrtc(source, limits.name, deadline=deadline, memory_bytes=MEMORY_BYTES)
-    if not good:
-        raise _Rejected("compile", "\n".join(line for line in log.split("\n") if not line.startswith("ptxas info")))
-    codes = _disassemble(cubin, deadline)
-    resources = {name: found for name, found in read_resources(log).items() if name in codes}
+    cubin, resources, codes = _run_nvrtc(source, limits, deadline)
     for launch in program.launches:
         _check_parameters(launch, program, cubin, resources)
     entries: dict[tuple, Entry] = {}
@@ -201,6 +217,36 @@ def _compile_cuda(source: str, limits: Architecture, task: Task | None, case: Ca
         else:
             entries[key] = _entry(launch.entry, resources[launch.entry], codes, limits, threads=threads, grid=grid, shared=shared)
     return list(entries.values())
+
+
+def _run_nvrtc(source: str, limits: Architecture, deadline: float) -> tuple[bytes, dict[str, Resources], dict[str, Code]]:
+    """The binary, and what the assembler and the disassembler say of each of its entries."""
+    good, log, cubin = run_nvrtc(source, limits.name, deadline=deadline, memory_bytes=MEMORY_BYTES)
+    if not good:
+        raise _Rejected("compile", "\n".join(line for line in log.split("\n") if not line.startswith("ptxas info")))
+    codes = _disassemble(cubin, deadline)
+    return cubin, {name: found for name, found in read_resources(log).items() if name in codes}, codes
+
+
+def _compile_inline(source: str, limits: Architecture, deadline: float, notes: list[str]) -> list[Entry]:
+    """Every kernel that the module's strings launch; all of them where no string launches any."""
+    try:
+        units = device_units(source)
+    except InlineError as error:
+        raise _Rejected("extract", str(error)) from None
+    entries = []
+    for unit in units:
+        _, resources, codes = _run_nvrtc(unit.source, limits, deadline)
+        for name, found in resources.items():
+            kernel = kernel_of(name, unit.launched)
+            if unit.launched and kernel is None:
+                notes.append(f"{name} is not launched in its text: left out")
+                continue
+            said = {"threads": kernel.threads, "shared": kernel.shared_bytes, "launches": kernel.sites} if kernel else {}
+            entries.append(_entry(name, found, codes, limits, **{"threads": None, "shared": None, "grid": None, **said}))
+    if not entries:
+        raise _Rejected("extract", "the compiler makes no entry of its device code: no launch says how a template is used")
+    return entries
 
 
 def _check_parameters(launch, program: Program, cubin: bytes, resources: dict[str, Resources]) -> None:

@@ -61,8 +61,8 @@ class Facts(Record):
     hardware: str | None = None
     """Processor that ``speed_of_light_us`` is for."""
     status: Literal["ok", "compile_error", "timeout"]
-    stage: Literal["launch", "import", "compile"] | None = None
-    """Where it failed: what the source says of its launch, importing the module, compiling."""
+    stage: Literal["extract", "launch", "import", "compile"] | None = None
+    """Where it failed: finding device code in a module, what the source says of its launch, importing it, compiling."""
     reason: str | None = None
     entries: list[Entry] = Field(default_factory=list)
     """In the order of their first launch."""

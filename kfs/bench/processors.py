@@ -52,6 +52,8 @@ ARCHITECTURES = {
     a.name: a
     for a in (
         Architecture("sm_80", warps=64, blocks=32, shared_bytes=164 * _KIB, shared_bytes_block=163 * _KIB, hardware="a100"),
+        Architecture("sm_86", warps=48, blocks=16, shared_bytes=100 * _KIB, shared_bytes_block=99 * _KIB, hardware="3090"),
+        Architecture("sm_89", warps=48, blocks=24, shared_bytes=100 * _KIB, shared_bytes_block=99 * _KIB, hardware="l40"),
         Architecture("sm_90", **_HOPPER, hardware="h100"),
         Architecture("sm_90a", **_HOPPER, hardware="h100"),
         Architecture("sm_100", **_HOPPER, hardware=None),

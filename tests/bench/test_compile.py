@@ -286,7 +286,7 @@ def test_facts_are_found_again_by_content(monkeypatch):
 
 
 def test_wrong_questions_are_errors_that_list_what_is_known():
-    with pytest.raises(UnknownNameError, match=r"unknown architecture 'sm_91'.*sm_100, sm_120, sm_80, sm_90, sm_90a"):
+    with pytest.raises(UnknownNameError, match=r"unknown architecture 'sm_91'.*sm_120, sm_80, sm_86, sm_89, sm_90, sm_90a"):
         compile_kernel(cuda(ADD), arch="sm_91")
     with pytest.raises(TaskError, match="a python kernel has nothing to compile"):
         compile_kernel(Kernel(language="python", source="def kernel(x): return x"))
