@@ -221,6 +221,25 @@ def stratified_sample(pairs: Sequence[Pair], n: int, rng: np.random.Generator) -
     return [p for i, p in enumerate(pairs) if i in chosen]
 
 
+def relabelled(pairs: Iterable[Pair], bins: SpeedupBins = STUDY_BINS) -> list[Pair]:
+    """The same pairs labelled by another rule, from their speedups; where an interval is known, its certainty by that rule.
+
+    Examples
+    --------
+    >>> fields = dict(comparison_id="1", pack="p", anchor_code="a", candidate_code="b", hardware="h", aggregated_speedup=1.2)
+    >>> pair = Pair(**fields, true_bin=4, bin_rule="released")
+    >>> relabelled([pair])[0].true_bin
+    5
+    """
+    found = []
+    for pair in pairs:
+        ends = (pair.speedup_low, pair.speedup_high)
+        certain = pair.certain if None in ends else bins.index(ends[0]) == bins.index(ends[1])
+        label = {"true_bin": bins.index(pair.aggregated_speedup), "bin_rule": bins.name, "certain": certain}
+        found.append(pair.model_copy(update=label))
+    return found
+
+
 def leave_one_task_out(pairs: Sequence[Pair]) -> list[Fold]:
     """One fold a pack: that pack is the test, the next one in the alphabet the calibration, the others train.
 

@@ -38,7 +38,7 @@ def option(default: Any, help: str) -> Any:
 class DataConfig:
     """What every data source has."""
 
-    source: str = option("embedded", "reader of the records: embedded or cuda_l1")
+    source: str = option("embedded", "reader of the records: embedded, cuda_l1, live or published")
     max_packs: int | None = option(None, "keep about so many tasks or problems, evenly spread; null keeps all")
     per_bin: int | None = option(None, "at most so many pairs a bin and task, those from the reference aside; null keeps all")
 
@@ -70,6 +70,20 @@ class CudaL1Data(DataConfig):
 
     source: str = option("cuda_l1", "reader of the records")
     gpus: list[str] = option(["3090", "a100", "h100", "h20", "l40"], "GPUs whose ratios are used")
+
+
+@dataclass
+class PublishedData(DataConfig):
+    """The released pairs and predictions: a folder of clones, or HuggingFace at a commit a set; neither is the default."""
+
+    source: str = option("published", "reader of the records")
+    folder: str | None = option(None, "folder that holds clones of the released sets, each under its own name")
+    eval_set: str | None = option(None, "without a folder: commit of gpu-forecasters-eval-set, 40 hex digits")
+    predictions: str | None = option(None, "without a folder: commit of gpu-forecasters-eval-set-predictions")
+    discovery_pairs: str | None = option(None, "without a folder: commit of gpu-forecasters-discovery-pairs; null does without")
+
+
+DATA = {"embedded": EmbeddedData, "cuda_l1": CudaL1Data, "live": LiveData, "published": PublishedData}
 
 
 @dataclass
@@ -208,9 +222,8 @@ def _register() -> None:
     )
     store = ConfigStore.instance()
     store.store("study_schema", schema)
-    store.store("embedded_schema", EmbeddedData, group="data")
-    store.store("cuda_l1_schema", CudaL1Data, group="data")
-    store.store("live_schema", LiveData, group="data")
+    for name, kind in DATA.items():
+        store.store(f"{name}_schema", kind, group="data")
 
 
 def _parse(overrides: list[str]):
@@ -338,10 +351,9 @@ def compose(study: str = "embedded", overrides: str | Sequence[str] = (), *, roo
 
 def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
     """Plain values to dataclasses, and the checks that types cannot make."""
-    kinds = {"embedded": EmbeddedData, "cuda_l1": CudaL1Data, "live": LiveData}
-    data_kind = kinds.get(plain["data"]["source"])
+    data_kind = DATA.get(plain["data"]["source"])
     if data_kind is None:
-        raise unknown_name("data source", plain["data"]["source"], kinds, _WHERE)
+        raise unknown_name("data source", plain["data"]["source"], DATA, _WHERE)
     _resolve_paths(plain)
     config = StudyConfig(
         **{
@@ -353,7 +365,7 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
             "data": data_kind(**plain["data"]),
         }
     )
-    if not config.forecasters:
+    if not config.forecasters and not isinstance(config.data, PublishedData):  # which brings forecasters of its own
         raise SchemaError("no forecaster takes part; choose one with forecaster=NAME or all with forecaster=all")
     for name in config.sample.forecasters:
         if name not in config.forecaster:

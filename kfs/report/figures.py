@@ -142,8 +142,8 @@ def headline(table: pd.DataFrame, kind: str, *, subset: str = "all") -> Figure:
     axes[0, 3].axvline(0.0, color=SOFT, lw=0.8, ls=":")
     return caption(
         figure,
-        f"Subset {subset}, n = {span(rows['n'])} pairs a forecaster; exact bin counts the {span(rows['n_accuracy'])} whose label "
-        f"is not known to be uncertain; unparsed replies are wrong. Bars: {kind}. Dotted: uniform forecast, no correlation.",
+        f"Subset {subset}, n = {span(rows['n'])} forecasts a forecaster; exact bin counts the {span(rows['n_accuracy'])} whose "
+        f"label is not known to be uncertain; unparsed replies are wrong. Bars: {kind}. Dotted: uniform, no correlation.",
     )
 
 
@@ -178,7 +178,7 @@ def paired(table: pd.DataFrame, kind: str, *, subset: str = "all") -> Figure:
         ax.grid(axis="y", visible=False)
         ax.tick_params(axis="y", length=0)
     axes[0, 0].set_ylim(len(others) - 0.5, -0.5)
-    text = f"Subset {subset}, n = {span(rows['n'])} pairs; paired {kind}; hollow: the interval includes 0."
+    text = f"Subset {subset}, n = {span(rows['n'])} forecasts; paired {kind}; hollow: the interval includes 0."
     return caption(figure, text)
 
 
@@ -197,10 +197,16 @@ def by_group(table: pd.DataFrame, metric: str, kind: str, *, what: str) -> Figur
     ax.set(yticks=range(len(groups)), yticklabels=groups, xlabel=metric.replace("_", " "))
     ax.set_ylim(len(groups) - 0.5, -0.5)
     ax.grid(axis="y", visible=False)
+    lines = -(-sum(len(name) + 2 for name in names) // 84)
     ax.legend(
-        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(7, len(names)), fontsize=8, handletextpad=0.1, columnspacing=0.9
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=-(-len(names) // lines),
+        fontsize=8,
+        handletextpad=0.1,
+        columnspacing=0.9,
     )
-    text = f"{metric.replace('_', ' ')} for each {what}, n = {span(table['n'])} pairs; bars: {kind}"
+    text = f"{metric.replace('_', ' ')} for each {what}, n = {span(table['n'])} forecasts; bars: {kind}"
     return caption(figure, f"{text}; within one task only kernels are resampled." if what == "task" else f"{text}.")
 
 
@@ -238,7 +244,7 @@ def reliability(table: pd.DataFrame, ece: pd.DataFrame) -> Figure:
         ax.set_ylabel("share right")
     return caption(
         figure,
-        f"Ten equal-width buckets; area of a dot: share of its forecaster's pairs; n = {span(ece['n'])} pairs whose label is not "
+        f"Ten equal-width buckets; area of a dot: share of its forecaster's; n = {span(ece['n'])} forecasts whose label is not "
         f"known to be uncertain, of which {span(ece['n_parse_failed'])} unparsed are left out. Brackets: bootstrap interval of "
         "ECE over tasks and kernels, centred on its estimate.",
     )
@@ -288,7 +294,7 @@ def aurc(table: pd.DataFrame, kind: str) -> Figure:
     ax.grid(axis="y", visible=False)
     return caption(
         figure,
-        f"n = {table['n'].max()} pairs; bars: {kind}. Ticks: with perfect knowledge of one's errors (left), "
+        f"n = {table['n'].max()} forecasts; bars: {kind}. Ticks: with perfect knowledge of one's errors (left), "
         "and the error of trusting every forecast (right).",
     )
 
@@ -373,7 +379,7 @@ def confusion(table: pd.DataFrame) -> Figure:
     ax.set_yticks(np.arange(N_BINS) + 0.5, names, rotation=0)
     ax.set(xlabel="predicted bin", ylabel="true bin")
     ax.grid(False)
-    text = f"{name}: share of each true bin's pairs by predicted bin, n = {n_true.sum()} pairs whose label is not known to be"
+    text = f"{name}: share of each true bin by predicted bin, n = {n_true.sum()} forecasts whose label is not known to be"
     unparsed = n_true.sum() - table["n"].sum()
     more = f" Unparsed replies stand in no column: {unparsed}." if unparsed else ""
     return caption(figure, f"{text} uncertain; no interval.{more}")
@@ -400,8 +406,8 @@ def recalibrated(table: pd.DataFrame, kind: str, *, subset: str = "all") -> Figu
     axes[0, 0].axvline(0.4375, color=SOFT, ls=":", lw=1)
     return caption(
         figure,
-        f"n = {span(rows['n'])} pairs; bars: {kind}. Filled: as it is; triangle: temperature; square: vector scaling; diamond: "
-        "isotonic map. Dotted: the uniform forecast.",
+        f"n = {span(rows['n'])} forecasts; bars: {kind}. Filled: as it is; triangle: temperature; square: vector scaling; "
+        "diamond: isotonic map. Dotted: the uniform forecast.",
     )
 
 

@@ -19,7 +19,7 @@ from kfs.forecast.disguise import disguise
 from kfs.forecast.language import LanguageModel
 from kfs.forecast.query import languages
 from kfs.records import Forecast, Pair
-from kfs.report.tables import PROBABILITIES, Intervals, characters_cut, headline, paired, tidy
+from kfs.report.tables import PROBABILITIES, Intervals, characters_cut, design, headline, paired, tidy
 
 BASE = "as configured"
 N_EXAMPLES = 3
@@ -136,12 +136,8 @@ def movement(
             "octaves": np.abs(a["expected_log2"] - b["expected_log2"]).to_numpy(),
             "worse": score.half_brier_per_row(q, truth) - score.half_brier_per_row(p, truth),
         }
-        design = {
-            "clusters": a["cluster"].to_numpy(dtype=str),
-            "kernels": (a["anchor_id"].to_numpy(dtype=str), a["candidate_id"].to_numpy(dtype=str)),
-        }
         for name, values in changes.items():
-            found = score.bootstrap(score.mean, (values,), **design, **intervals.options())
+            found = score.bootstrap(score.mean, (values,), **design(a), **intervals.options())
             line |= {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
     return {**line, "n": len(pairs), "n_parse_failed": int((~parsed).sum())}
 

@@ -71,14 +71,14 @@ class Run:
     def _repr_markdown_(self) -> str:
         c = self.config
         return (
-            f"Study **{c.study}**, seed {c.seed}; forecasters {', '.join(c.forecasters)}; {c.bootstrap.level:.0%} intervals from "
-            f"{c.bootstrap.n_resamples} bootstrap resamples of tasks and kernels. Run folder `{self.run_dir.name}`."
+            f"Study **{c.study}**, seed {c.seed}; forecasters {', '.join(self.forecasters)}; {c.bootstrap.level:.0%} intervals "
+            f"from {c.bootstrap.n_resamples} bootstrap resamples of tasks and kernels. Run folder `{self.run_dir.name}`."
         )
 
     @property
     def forecasters(self) -> list[str]:
-        """Names of the forecasters that take part."""
-        return self.config.forecasters
+        """Names of the forecasters that take part: those the data brings with it, then ours."""
+        return [*self._released, *self.config.forecasters]
 
     @property
     def everywhere(self) -> list[str]:
@@ -98,7 +98,7 @@ class Run:
     @property
     def group(self) -> str:
         """Column that results are shown by: ``pack`` where tasks are few, else ``hardware``."""
-        return "pack" if isinstance(self.config.data, EmbeddedData) else "hardware"
+        return "hardware" if self.config.data.source == "cuda_l1" else "pack"
 
     @property
     def group_name(self) -> str:
@@ -125,6 +125,10 @@ class Run:
     def _embedded(self) -> tuple[list[Measurement], list[Kernel], Hardware]:
         return sources.embedded_records(self.config)
 
+    @cached_property
+    def _released(self) -> dict[str, list[Forecast]]:
+        return sources.released_forecasts(self.config)
+
     def measurements(self) -> list[Measurement]:
         """Measurements behind the pairs; empty for a study whose data holds ratios only."""
         return self._embedded[0] if isinstance(self.config.data, EmbeddedData) else []
@@ -150,6 +154,10 @@ class Run:
     def suspect_pairs(self) -> list[Pair]:
         """Pairs the data source itself distrusts, which are no part of :meth:`pairs`."""
         return sources.suspect_pairs(self.config)
+
+    def discovery_pairs(self) -> list[Pair]:
+        """Parent and child pairs of searches that come with the data, which are no part of :meth:`pairs`."""
+        return sources.discovery_pairs(self.config)
 
     def left_out(self) -> dict[str, int]:
         """What the data holds and no pair shows, counted by why; see :func:`kfs.data.cuda_l1.left_out`."""
@@ -178,6 +186,8 @@ class Run:
     def forecasts(self, name: str) -> list[Forecast]:
         """Forecasts of one forecaster for the test pairs (slow ones: for the sample), in the order of the folds.
 
+        Forecasters that come with the data answer a pair several times; each answer is a forecast.
+
         Cached by content and resumable: a notebook that is run again, or killed, repeats nothing.
 
         Raises
@@ -204,6 +214,12 @@ class Run:
         if name not in self.forecasters:
             raise unknown_name("forecaster of this run", name, self.forecasters, "choose others with forecaster=...")
         if name in self._forecasts:
+            return
+        if name in self._released:
+            place = {p.comparison_id: i for i, p in enumerate(self.test_pairs())}
+            mine = [f for f in self._released[name] if f.comparison_id in place]
+            self._forecasts[name] = sorted(mine, key=lambda f: (place[f.comparison_id], f.repeat))
+            self._calibrations[name] = []
             return
         folds, calibration = self.folds(), self.calibration_pairs()
         if name in self.config.sample.forecasters:
@@ -260,10 +276,30 @@ class Run:
         names : iterable of str, optional
             Forecasters; by default all that take part. Column ``in_sample`` marks the rows of the sample.
         """
+        from kfs.report import style
         from kfs.report.tables import tidy
 
+        style.assign(self._released)
         names = list(names or self.forecasters)
         return tidy(self.test_pairs(), {name: self.forecasts(name) for name in names}, self.sample())
+
+    def recalibrated(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Tidy rows, then those of :attr:`lead` and :attr:`sample_lead` mapped by vector scaling: what a reader costs to mend.
+
+        The map is learnt from other tasks than those it is applied to (:func:`kfs.report.deferral.recalibrate`); forecasters are
+        named after it, for example ``boosted + vector``.
+        """
+        import pandas as pd
+
+        from kfs.report.deferral import recalibrate
+
+        names = list(dict.fromkeys((self.lead, self.sample_lead)))
+        made = recalibrate(frame[frame["forecaster"].isin(names)], self.calibration_frame(names), ("vector",))
+        return pd.concat([frame, made], ignore_index=True)
+
+    def on_every_pair(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Rows of the forecasters that forecast every test pair, recalibrated ones among them; see :attr:`everywhere`."""
+        return frame[frame["forecaster"].str.split(" + ", regex=False).str[0].isin(self.everywhere)]
 
     def calibration_frame(self, names: Iterable[str] | None = None) -> pd.DataFrame | None:
         """Like :meth:`frame`, of the calibration split; None where one task is left out at a time."""

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from kfs.errors import DataError
+from kfs.errors import DataError, SchemaError
 from kfs.records import content_id
-from kfs.report.config import CudaL1Data, EmbeddedData, LiveData, StudyConfig, config_digest, project_root
+from kfs.report.config import CudaL1Data, EmbeddedData, LiveData, PublishedData, StudyConfig, config_digest, project_root
 from kfs.report.provenance import code_digest, versions
 
 if TYPE_CHECKING:
+    from kfs.data.published import Source
     from kfs.pairs import Comparison, Fold
-    from kfs.records import Hardware, Kernel, Measurement, Pair
+    from kfs.records import Forecast, Hardware, Kernel, Measurement, Pair
 
     Records = tuple[list[Measurement], list[Kernel], Hardware]
 
@@ -55,6 +56,14 @@ def live_folder(data: LiveData) -> Path:
     return Path(data.folder) if data.folder else project_root() / "runs" / "live" / data.device
 
 
+def released(data: PublishedData) -> Source:
+    """Where a published study reads the released sets."""
+    from kfs.data.published import Source
+
+    revisions = {key: getattr(data, key) for key in ("eval_set", "predictions", "discovery_pairs")}
+    return Source(data.folder, revisions)
+
+
 def data_digests(config: StudyConfig) -> dict[str, str]:
     """sha256 of every data file a study reads, by name.
 
@@ -72,6 +81,10 @@ def data_digests(config: StudyConfig) -> dict[str, str]:
             manifest.path("cuda_l1", f"{gpu}.json")
             found[f"cuda_l1/{gpu}.json"] = manifest.dataset("cuda_l1").file(f"{gpu}.json").sha256
         return found
+    if isinstance(data, PublishedData):
+        source = released(data)
+        keys = ["eval_set", "predictions", *(["discovery_pairs"] if source.has("discovery_pairs") else [])]
+        return {name: digest for key in keys for name, digest in source.digests(key).items()}
     folder = records_folder(data)
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix in (".parquet", ".jsonl", ".json", ".yaml"))
     if not files:
@@ -164,6 +177,16 @@ def load_pairs(config: StudyConfig, rng: np.random.Generator, records: Callable[
         every = cuda_l1.pairs(cuda_l1.load_rows(config.data.gpus))
         kept = _some_packs([(p.split, p.pack) for p in every], config.data.max_packs)
         return _balanced([p for p in every if p.pack in kept], config.data.per_bin, rng)
+    if isinstance(config.data, PublishedData):
+        from kfs.data import published
+
+        # Labelled anew, in the bins the forecasters were told; the labels as released are the business of the label audit.
+        every = rooms.relabelled(published.eval_pairs(released(config.data)))
+        searched = {(p.anchor_id, p.candidate_id, p.hardware) for p in discovery_pairs(config)}
+        of_search = lambda p: (p.anchor_id, p.candidate_id, p.hardware) in searched
+        every = [p.model_copy(update={"subset": published.PARENT_TO_CHILD}) if of_search(p) else p for p in every]
+        kept = _some_packs([("", p.pack) for p in every], config.data.max_packs)
+        return _balanced([p for p in every if p.pack in kept], config.data.per_bin, rng)
     measurements, kernels, _ = records() if records else embedded_records(config)
     kept = _some_packs([("", m.task) for m in measurements], config.data.max_packs)
     asked = rooms.comparisons([m for m in measurements if m.task in kept], kernels)
@@ -179,6 +202,36 @@ def _balanced(every: list[C], per_bin: int | None, rng: np.random.Generator) -> 
     others = [i for i, p in enumerate(every) if p.subset not in rooms.REFERENCE_SUBSETS]
     dropped = set(others) - {others[i] for i in rooms.balanced([every[i] for i in others], per_bin, rng)}
     return [p for i, p in enumerate(every) if i not in dropped]
+
+
+def released_forecasts(config: StudyConfig) -> dict[str, list[Forecast]]:
+    """Answers of the released forecasters, by name: every repeat of every pair; none where the data holds no forecasts.
+
+    Raises
+    ------
+    SchemaError
+        If one has the name of a forecaster of ours that takes part.
+    """
+    if not isinstance(config.data, PublishedData):
+        return {}
+    from kfs.data import published
+
+    source, found = released(config.data), {}
+    for answer in published.predictions(source, published.eval_pairs(source)):
+        found.setdefault(answer.surrogate_label, []).append(answer)
+    if both := sorted(set(found) & set(config.forecasters)):
+        raise SchemaError(f"{both[0]!r} is a released forecaster and one of ours; leave ours out with forecaster.{both[0]}=null")
+    return dict(sorted(found.items()))
+
+
+def discovery_pairs(config: StudyConfig) -> list[Pair]:
+    """Released parent and child pairs, labelled in the study's bins; none where there are none at hand."""
+    if not isinstance(config.data, PublishedData) or not (source := released(config.data)).has("discovery_pairs"):
+        return []
+    from kfs import pairs as rooms
+    from kfs.data import published
+
+    return rooms.relabelled(published.discovery_pairs(source))
 
 
 def suspect_pairs(config: StudyConfig) -> list[Pair]:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -59,6 +60,8 @@ COLOURS = {
     "local": "#D55E00",
 }
 _MORE = ("#009E73", "#000000", "#7B3294", "#8C510A", "#01665E")
+_SERIES = (*_MORE, "#E7298A", "#66A61E", "#A6761D", "#3F00FF", "#5E4FA2")
+_ASSIGNED: dict[str, str] = {}
 BIN_COLOURS = ("#8c2d04", "#d95f0e", "#fe9929", "#fed98e", "#c7e9f0", "#74b9d8", "#2b83ba", "#08466b")
 
 
@@ -70,7 +73,15 @@ def colour(name: str) -> str:
     >>> colour("boosted"), colour("mine") == colour("mine")
     ('#0072B2', True)
     """
-    return COLOURS.get(name) or _MORE[sum(name.encode()) % len(_MORE)]
+    base, plus, _ = name.partition(" + ")
+    if plus:  # recalibrated
+        return to_hex([0.55 * c + 0.45 for c in to_rgb(colour(base))])
+    return COLOURS.get(name) or _ASSIGNED.get(name) or _MORE[sum(name.encode()) % len(_MORE)]
+
+
+def assign(names: Iterable[str]) -> None:
+    """Give forecasters that a study's data brings with it a colour each, in order: more names than :func:`colour` keeps apart."""
+    _ASSIGNED.update(zip(names, _SERIES, strict=False))
 
 
 def render(figure: Figure) -> dict[str, bytes]:

@@ -70,12 +70,12 @@ def tidy(pairs: list[Pair], forecasts: Mapping[str, list[Forecast]], sample: Ite
     -------
     DataFrame
         Columns forecaster, comparison_id, pack, cluster, subset, within_variant, hardware, anchor_id, candidate_id, speedup,
-        true_bin, certain, in_sample, parse_failed, p1 to p8, predicted_bin, confidence, expected_log2.
+        true_bin, certain, in_sample, repeat, parse_failed, p1 to p8, predicted_bin, confidence, expected_log2.
 
     Raises
     ------
     SchemaError
-        If a forecast answers none of the pairs.
+        If a forecast answers none of the pairs, or its bins are not those of the labels.
     """
     known = {p.comparison_id: i for i, p in enumerate(pairs)}
     facts = pair_frame(pairs)
@@ -85,9 +85,12 @@ def tidy(pairs: list[Pair], forecasts: Mapping[str, list[Forecast]], sample: Ite
         stray = next((f.comparison_id for f in answers if f.comparison_id not in known), None)
         if stray is not None:
             raise SchemaError(f"forecaster {name!r}: forecast {stray!r} answers none of the {len(pairs)} test pairs")
+        if rules := {f.bin_rule for f in answers} - {p.bin_rule for p in pairs}:
+            raise SchemaError(f"forecaster {name!r} forecasts bins of rule {rules.pop()!r}, the pairs are labelled by another")
         part = facts.iloc[[known[f.comparison_id] for f in answers]].reset_index(drop=True)
         p = probability_matrix(answers)
         part.insert(0, "forecaster", name)
+        part["repeat"] = [f.repeat for f in answers]
         part["parse_failed"] = np.array([f.parse_failed for f in answers], dtype=bool)
         part[PROBABILITIES] = p
         part["predicted_bin"] = score.predicted_bin(p) if len(p) else np.array([], dtype=int)
@@ -158,7 +161,8 @@ def answers(forecasts: Mapping[str, list[Forecast]]) -> pd.DataFrame:
     return pd.DataFrame(table, columns=columns)
 
 
-def _design(rows: pd.DataFrame) -> dict:
+def design(rows: pd.DataFrame) -> dict:
+    """What the bootstrap resamples of tidy rows: tasks, then kernels."""
     return {
         "clusters": rows["cluster"].to_numpy(dtype=str),
         "kernels": (rows["anchor_id"].to_numpy(dtype=str), rows["candidate_id"].to_numpy(dtype=str)),
@@ -201,7 +205,7 @@ def headline(frame: pd.DataFrame, intervals: Intervals, by: Mapping[str, pd.Seri
 def _with_interval(metric: str, rows: pd.DataFrame, intervals: Intervals) -> dict[str, float]:
     if rows.empty:
         return {metric: np.nan, f"{metric}_low": np.nan, f"{metric}_high": np.nan}
-    found = score.bootstrap(METRICS[metric], arrays(metric, rows), **_design(rows), **intervals.options())
+    found = score.bootstrap(METRICS[metric], arrays(metric, rows), **design(rows), **intervals.options())
     return {metric: found.estimate, f"{metric}_low": found.low, f"{metric}_high": found.high}
 
 
@@ -228,10 +232,10 @@ def paired(
         the metric counts).
     """
     columns = ["first", "second", "subset", "metric", "estimate", "low", "high", "excludes_zero", "better", "n"]
-    mine = frame[frame["forecaster"] == first].set_index("comparison_id")
+    mine = frame[frame["forecaster"] == first].set_index(["comparison_id", "repeat"])
     table = []
     for second in [name for name in frame["forecaster"].unique() if name != first]:
-        other = frame[frame["forecaster"] == second].set_index("comparison_id")
+        other = frame[frame["forecaster"] == second].set_index(["comparison_id", "repeat"])
         shared = mine.index.intersection(other.index, sort=False)
         a, b = mine.loc[shared].reset_index(), other.loc[shared].reset_index()
         if a.empty:
@@ -247,7 +251,7 @@ def paired(
                     METRICS[metric],
                     arrays(metric, mine_used),
                     arrays(metric, b.loc[mine_used.index]),
-                    **_design(mine_used),
+                    **design(mine_used),
                     **intervals.options(),
                 )
                 excludes = found.excludes(0.0)
@@ -360,7 +364,7 @@ def selective(frame: pd.DataFrame, intervals: Intervals, *, coverages: tuple[flo
     for name in frame["forecaster"].unique():
         rows = frame[frame["forecaster"] == name]
         losses, confidence = _losses(rows), _confidence(rows)
-        found = score.bootstrap(score.aurc, (losses, confidence), **_design(rows), **intervals.options())
+        found = score.bootstrap(score.aurc, (losses, confidence), **design(rows), **intervals.options())
         curve = score.risk_coverage(losses, confidence)
         line = {"forecaster": name, "aurc": found.estimate, "aurc_low": found.low, "aurc_high": found.high}
         line.update({"risk_all": losses.mean(), "aurc_oracle": score.aurc(losses, -losses)})
