@@ -8,7 +8,7 @@ from kfs.report.config import CudaL1Data, EmbeddedData, compose, config_digest, 
 
 
 def test_studies_embedded_and_cuda_l1_exist_and_read_their_own_data():
-    assert study_names() == ["cuda_l1", "embedded", "live"]
+    assert study_names() == ["cuda_l1", "embedded", "live", "published"]
     assert isinstance(compose("embedded").data, EmbeddedData)
     assert isinstance(compose("cuda_l1").data, CudaL1Data)
 
