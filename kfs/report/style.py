@@ -56,9 +56,10 @@ COLOURS = {
     "candidate_only": "#CC79A7",
     "code_length": "#B8A60A",
     "boosted": "#0072B2",
+    "boosted_facts": "#009E73",
     "local": "#D55E00",
 }
-_MORE = ("#009E73", "#000000", "#7B3294", "#8C510A", "#01665E")
+_MORE = ("#000000", "#7B3294", "#8C510A", "#01665E")
 BIN_COLOURS = ("#8c2d04", "#d95f0e", "#fe9929", "#fed98e", "#c7e9f0", "#74b9d8", "#2b83ba", "#08466b")
 
 
