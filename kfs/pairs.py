@@ -65,7 +65,9 @@ def embedded_records(folder: str | os.PathLike | None = None) -> tuple[list[Meas
 
 
 def library_of(kernel: Kernel) -> str:
-    """What a host kernel is mainly written with: numba, numpy or torch. A label for code-blind rivals."""
+    """What a kernel is mainly written with: triton, cuda, numba, numpy or torch. A label for code-blind rivals."""
+    if kernel.language != "python":
+        return kernel.language
     for library in ("numba", "numpy"):
         if f"import {library}" in kernel.source or f"from {library}" in kernel.source:
             return library
@@ -117,6 +119,8 @@ class Comparison:
             candidate_variant="reference" if c.kernel_id == self.reference_id else library_of(c),
             subset=self.subset,
             group=a.task,
+            language=c.language,
+            anchor_language=a.language if a.language != c.language else "",
         )
 
 

@@ -268,16 +268,15 @@ class Pair(Record):
     """Problems with the same group are near-duplicates and share a split."""
     split: Literal["", "train", "calibration", "test"] = ""
     language: str = "python"
-    """Language of both sources."""
+    anchor_language: str = ""
+    """Language of the anchor's source where it is not ``language``, which then is the candidate's alone."""
 
     @model_validator(mode="after")
     def _label_follows_rule(self) -> Pair:
         expected = bin_rule(self.bin_rule).index(self.aggregated_speedup)
         if self.true_bin != expected:
-            raise ValueError(
-                f"true_bin {self.true_bin} contradicts aggregated_speedup {self.aggregated_speedup}: "
-                f"the {self.bin_rule!r} rule gives {expected}"
-            )
+            found = f"true_bin {self.true_bin} contradicts aggregated_speedup {self.aggregated_speedup}"
+            raise ValueError(f"{found}: the {self.bin_rule!r} rule gives {expected}")
         return self
 
 

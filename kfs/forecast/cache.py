@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from kfs.errors import SchemaError
-from kfs.forecast.query import Query
+from kfs.forecast.query import Query, languages
 from kfs.records import Forecast, Pair, atomic_write, content_id
 
 _SCHEMA = "create table if not exists answers (key text primary key, value text not null) without rowid"
@@ -97,7 +97,7 @@ def pairs_digest(*parts: Sequence[Pair]) -> str:
                 p.comparison_id,
                 p.pack,
                 p.hardware,
-                p.language,
+                *languages(p).values(),
                 p.anchor_variant,
                 p.candidate_variant,
                 p.true_bin,

@@ -185,10 +185,7 @@ def _query(args: argparse.Namespace, options: dict[str, str], model: LanguageMod
     task = load_task(options["task"]) if "task" in options else None
     if task:
         model.tasks[task.name] = task
-    sources = [_source(path) for path in (args.reference, args.candidate)]
-    languages = {language for _, language in sources}
-    language = languages.pop() if len(languages) == 1 else "cuda" if "cuda" in languages else "python"
-    (anchor, _), (candidate, _) = sources
+    (anchor, anchor_language), (candidate, language) = (_source(path) for path in (args.reference, args.candidate))
     return Query(
         comparison_id=content_id(hardware.name, task.name if task else "", anchor, candidate),
         pack=task.name if task else "unknown",
@@ -198,6 +195,7 @@ def _query(args: argparse.Namespace, options: dict[str, str], model: LanguageMod
         anchor_code=anchor,
         candidate_code=candidate,
         language=language,
+        anchor_language=anchor_language if anchor_language != language else "",
     ), hardware.title or hardware.name
 
 

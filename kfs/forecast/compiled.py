@@ -15,10 +15,9 @@ from typing import ClassVar
 import numpy as np
 
 from kfs.forecast.boosted import Boosted
-from kfs.forecast.context import compiler_facts, processor_of
-from kfs.forecast.query import Query
+from kfs.forecast.context import compiler_facts, processor_of, task_of
+from kfs.forecast.query import Query, languages
 from kfs.records import Pair
-from kfs.tasks import load_task, task_names
 
 DEADLINE_S = 300.0
 """Of one compilation. Far above what kernels take, since one that is given up has other features than one that is not."""
@@ -63,13 +62,13 @@ def has_facts(item: Pair | Query) -> tuple[bool, bool]:
 
 
 def _question(item: Pair | Query, side: str) -> tuple[str, str, str, str]:
-    return getattr(item, side), item.language, item.hardware, item.pack if item.language == "triton" else ""
+    language = languages(item)[side]
+    return getattr(item, side), language, item.hardware, "" if language == "python" else item.pack
 
 
 @lru_cache(maxsize=50_000)
 def _row(source: str, language: str, hardware: str, pack: str) -> tuple[float, ...]:
     from kfs.bench.facts import FEATURES, compile_features
 
-    task = load_task(pack) if pack in task_names() else None
-    facts = compiler_facts(source, language, processor_of(hardware), task, deadline_s=DEADLINE_S)
+    facts = compiler_facts(source, language, processor_of(hardware), task_of(pack), deadline_s=DEADLINE_S)
     return tuple(compile_features(facts).values()) if facts else (0.0,) * len(FEATURES)

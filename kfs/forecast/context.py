@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kfs.errors import KfsError
-from kfs.forecast.query import Query
+from kfs.forecast.query import Query, languages
 from kfs.records import Hardware, Kernel, read_records
 from kfs.tasks import Case, Task, load_task, task_names
 
@@ -56,14 +56,19 @@ def context_of(
     processor : Hardware, optional
         What the query's hardware is; by default what its name says, if it is known.
     """
-    if task is None and query.pack in task_names():
-        task = load_task(query.pack)
+    task = task or task_of(query.pack)
     found = processor or processor_of(query.hardware)
     return Context(
         _cases(task, found, query.hardware, light) if cases and task else (),
         _figures(found) if hardware and found else "",
-        *(_facts(query, source, task, found) if facts else "" for source in (query.anchor_code, query.candidate_code)),
+        *(_facts(getattr(query, side), language, task, found) if facts else "" for side, language in languages(query).items()),
     )
+
+
+@lru_cache(maxsize=1024)
+def task_of(pack: str) -> Task | None:
+    """The task of kfs that a pack names, or None. Looking for it reads a folder."""
+    return load_task(pack) if pack in task_names() else None
 
 
 @lru_cache(maxsize=256)
@@ -113,11 +118,11 @@ def _case(task: Task, case: Case, found: Hardware | None) -> str:
         return text
 
 
-def _facts(query: Query, source: str, task: Task | None, found: Hardware | None) -> str:
+def _facts(source: str, language: str, task: Task | None, found: Hardware | None) -> str:
     """What the compiler says of a source, in words; empty where it says nothing."""
     from kfs.bench.facts import prompt_section
 
-    facts = compiler_facts(source, query.language, found, task)
+    facts = compiler_facts(source, language, found, task)
     return prompt_section(facts) if facts else ""
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from kfs.data.clean import clean_source, strip_cpp_comments
-from kfs.forecast.query import Query
+from kfs.forecast.query import Query, languages
 from kfs.records import Pair
 
 WORD = re.compile(r"[A-Za-z_]\w+|\d+(?:\.\d+)?")
@@ -293,7 +293,7 @@ class FeatureSpace:
         table = np.hstack([np.array([source_features(*s) for s in distinct]), coordinates])
         columns = []
         if self.side != "candidate":
-            anchor = np.array([row[i.anchor_code, i.language] for i in items])
+            anchor = np.array([row[i.anchor_code, languages(i)["anchor_code"]] for i in items])
             columns.append(table[anchor])
         if self.side != "anchor":
             candidate = np.array([row[i.candidate_code, i.language] for i in items])
@@ -310,4 +310,4 @@ class FeatureSpace:
         sides = {"anchor": ("anchor_code",), "candidate": ("candidate_code",), "both": ("anchor_code", "candidate_code")}[
             self.side
         ]
-        return [(getattr(i, side), i.language) for i in items for side in sides]
+        return [(getattr(i, side), languages(i)[side]) for i in items for side in sides]

@@ -33,6 +33,8 @@ class LanguageModel(PromptOptions):
 
     repeats: int = 1
     """Answers a query; their distributions are pooled."""
+    first_repeat: int = 0
+    """Number of the first of them: the same question under another number is asked anew."""
     temperature: float = 1.0
     """Of sampled answers; a readout samples nothing."""
     max_output_tokens: int = 2048
@@ -43,9 +45,9 @@ class LanguageModel(PromptOptions):
     libraries: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self):
-        if self.repeats < 1 or self.max_output_tokens < 1 or self.temperature < 0 or self.examples < 0:
+        if self.repeats < 1 or self.max_output_tokens < 1 or min(self.temperature, self.examples, self.first_repeat) < 0:
             raise SchemaError(
-                f"forecaster {self.name!r}: need repeats >= 1, max_output_tokens >= 1, temperature and examples >= 0"
+                f"forecaster {self.name!r}: need repeats >= 1, max_output_tokens >= 1; temperature, examples, first_repeat >= 0"
             )
         if self.form not in ("verbal", "readout"):
             raise SchemaError(f"forecaster {self.name!r}: form {self.form!r}; known: verbal, readout")
@@ -128,7 +130,8 @@ class LanguageModel(PromptOptions):
         from tqdm.auto import tqdm
 
         model, sampling = self.model_id(), self.sampling()
-        calls = [[Call(prompt, r) for r in range(self.repeats)] for prompt in prompts]
+        numbers = range(self.first_repeat, self.first_repeat + self.repeats)
+        calls = [[Call(prompt, r) for r in numbers] for prompt in prompts]
         keys = [[c.key(model, sampling) for c in group] for group in calls]
         wanted: dict[str, Call] = {k: c for ks, cs in zip(keys, calls, strict=True) for k, c in zip(ks, cs, strict=True)}
         kept = cache.get(wanted) if cache is not None else {}
@@ -147,7 +150,7 @@ class LanguageModel(PromptOptions):
             if missing:
                 self.ask([wanted[key] for key in missing.values()], done)
         return [
-            pooled([answers[k].forecast(q, self.name, repeat=r, cut=p.notes) for r, k in enumerate(ks)])
+            pooled([answers[k].forecast(q, self.name, repeat=r, cut=p.notes) for r, k in zip(numbers, ks, strict=True)])
             for q, p, ks in zip(queries, prompts, keys, strict=True)
         ]
 

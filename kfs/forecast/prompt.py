@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -73,6 +73,8 @@ class Prompt:
     candidate: str
     cut: dict[str, int] = field(default_factory=dict)
     """Characters cut, by ``reference`` and ``candidate``; empty where both are whole."""
+    dropped: int = 0
+    """Examples left out for want of room."""
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -87,7 +89,8 @@ class Prompt:
     @property
     def notes(self) -> str:
         """What was cut, in words; empty where nothing was."""
-        return "; ".join(f"{who} cut by {n} characters" for who, n in self.cut.items())
+        said = [f"{who} cut by {n} characters" for who, n in self.cut.items()]
+        return "; ".join(said + [f"{self.dropped} examples left out"] * bool(self.dropped))
 
 
 def build(
@@ -108,7 +111,8 @@ def build(
         Form, diff and number of examples; the rest decides which context to gather (``kfs.forecast.context``).
     context : Context, optional
     room : int, optional
-        Tokens the three texts may take together; None: no limit.
+        Tokens the three texts may take together; None: no limit. Examples are left out, the last one first, while they and the
+        rest take more than half of it; then the sources are cut.
     count : callable, optional
         Tokens of a text by the model's own tokeniser; by default a cautious guess from its characters.
     examples : sequence of Example
@@ -124,12 +128,20 @@ def build(
         If the room does not hold the instructions and ``LEAST_SOURCE`` characters of each source.
     """
     options, count = options or PromptOptions(), count or guessed_tokens
-    rest = {"query": query, "options": options, "context": context or Context(), "examples": examples[: options.examples]}
+    shown = list(examples[: options.examples])
+    rest = {"query": query, "options": options, "context": context or Context(), "examples": shown}
     sources = {"reference": query.anchor_code.strip(), "candidate": _candidate(query, options)}
     whole = _render(rest, **sources)
     if room is None or _size(whole, count) <= room:
         return whole
     bare = _size(_render(rest, reference="", candidate=""), count)
+    while shown and 2 * bare > room:
+        shown.pop()
+        bare = _size(_render(rest, reference="", candidate=""), count)
+    dropped = min(options.examples, len(examples)) - len(shown)
+    whole = _render(rest, **sources)
+    if _size(whole, count) <= room:
+        return replace(whole, dropped=dropped)
     sizes = {who: count(text) for who, text in sources.items()}
     left, texts = room - bare, {}
     for who in sorted(sources, key=sizes.get):  # what the shorter one does not need goes to the longer
@@ -141,7 +153,7 @@ def build(
         need = bare + sum(count(text[:LEAST_SOURCE]) + count(CUT_MARK) + 8 for text in sources.values())
         raise ValueError(f"{room} tokens leave too little of the sources; raise max_tokens by at least {max(need - room, 16)}")
     made = _render(rest, **{who: text for who, (text, _) in texts.items()})
-    return Prompt(made.system, made.shared, made.candidate, lost)
+    return replace(made, cut=lost, dropped=dropped)
 
 
 def cut(text: str, room: int, count: Count) -> tuple[str, int]:
@@ -194,7 +206,8 @@ def answer_schema() -> dict[str, Any]:
 def answer_tool() -> dict[str, Any]:
     """The tool a chat model may call to answer."""
     about = "State the forecast: the probability of every speedup bin, the likeliest bin, and the reason in a sentence or two."
-    return {"type": "function", "function": {"name": "forecast", "description": about, "parameters": answer_schema()}}
+    function = {"name": "forecast", "description": about, "parameters": answer_schema()}
+    return {"type": "function", "function": function | {"strict": True}}  # else vLLM holds a forced call to JSON of any shape
 
 
 def _candidate(query: Query, options: PromptOptions) -> str:

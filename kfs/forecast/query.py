@@ -27,6 +27,8 @@ class Query:
     anchor_variant: str = ""
     """For the variant table only; never in a prompt or a feature."""
     candidate_variant: str = ""
+    anchor_language: str = ""
+    """Where it is not ``language``, which is then the candidate's."""
 
     @classmethod
     def from_pair(cls, pair: Pair) -> Query:
@@ -41,9 +43,15 @@ class Query:
             anchor_code=pair.anchor_code,
             candidate_code=pair.candidate_code,
             language=pair.language,
+            anchor_language=pair.anchor_language,
             anchor_variant=pair.anchor_variant,
             candidate_variant=pair.candidate_variant,
         )
+
+
+def languages(item: Query | Pair) -> dict[str, str]:
+    """Language of each source: keys ``anchor_code`` and ``candidate_code``."""
+    return {"anchor_code": item.anchor_language or item.language, "candidate_code": item.language}
 
 
 @lru_cache(maxsize=1024)

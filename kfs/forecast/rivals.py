@@ -16,7 +16,7 @@ import numpy as np
 
 from kfs.forecast.features import FeatureSpace, plain_text
 from kfs.forecast.prior import bin_frequencies
-from kfs.forecast.query import Query
+from kfs.forecast.query import Query, languages
 from kfs.forecast.trees import FLOOR, BinTrees, best_temperature, sharpen
 from kfs.records import Forecast, Pair
 from kfs.speedup import N_BINS
@@ -152,7 +152,7 @@ class CodeLength:
     @staticmethod
     def _lengths(items: Sequence[Pair | Query]) -> np.ndarray:
         """Log2 of characters and lines of both sources, comments taken out, and what differs; shape (n, 8)."""
-        texts = [(plain_text(i.anchor_code, i.language), plain_text(i.candidate_code, i.language)) for i in items]
+        texts = [tuple(plain_text(getattr(i, side), language) for side, language in languages(i).items()) for i in items]
         sizes = np.array([[math.log2(f(t) + 1) for t in pair for f in (len, lambda s: s.count("\n"))] for pair in texts])
         change = sizes[:, 2:] - sizes[:, :2]
         return np.hstack([sizes, change, np.abs(change)])

@@ -53,6 +53,18 @@ class EmbeddedData(DataConfig):
 
 
 @dataclass
+class LiveData(EmbeddedData):
+    """Kernels of the everyday and study tasks, measured when the study starts, on this machine."""
+
+    source: str = option("live", "reader of the records")
+    folder: str | None = option(None, "where records of this machine are kept; null is runs/live")
+    device: str = option("cuda", "what measures: cuda (this GPU) or host (this CPU)")
+    tasks: list[str] = option([], "tasks that are measured, at least three; empty for all")
+    kernels: int | None = option(None, "at most so many kernels a task, the first of every family first; null measures all")
+    child_pairs: int = option(4, "fresh pairs of processes a kernel, at least 3")
+
+
+@dataclass
 class CudaL1Data(DataConfig):
     """CUDA-L1: 250 KernelBench problems with LLM-written CUDA on five GPUs; speedup ratios only."""
 
@@ -77,6 +89,26 @@ class SampleConfig:
 
 
 @dataclass
+class PromptsConfig:
+    """What notebook 06_prompts switches in the prompt of a language model."""
+
+    size: int = option(16, "pairs that every prompt is asked for, a stratified part of the sample")
+    options: list[str] = option(
+        ["cases", "hardware", "light", "facts", "diff", "examples"], "prompt options to switch, one at a time; form too"
+    )
+
+
+@dataclass
+class PricesConfig:
+    """What an hour of a machine costs, for notebook 09_throughput; null where nobody says."""
+
+    measuring_usd_per_hour: float | None = option(None, "price of the machine that measures")
+    forecasting_usd_per_hour: float | None = option(
+        None, "price of the machine that forecasts; hosted APIs have prices of their own"
+    )
+
+
+@dataclass
 class StudyConfig:
     """Everything that decides what a study computes."""
 
@@ -87,6 +119,8 @@ class StudyConfig:
     )
     bootstrap: BootstrapConfig = option(BootstrapConfig, "intervals")
     sample: SampleConfig = option(SampleConfig, "the sample for slow forecasters")
+    prompts: PromptsConfig = option(PromptsConfig, "notebook 06_prompts")
+    prices: PricesConfig = option(PricesConfig, "notebook 09_throughput")
     data: Any = option(DataConfig, "where pairs come from")
     forecaster: Any = option(dict, "options of each forecaster that takes part; null leaves it out")
 
@@ -176,6 +210,7 @@ def _register() -> None:
     store.store("study_schema", schema)
     store.store("embedded_schema", EmbeddedData, group="data")
     store.store("cuda_l1_schema", CudaL1Data, group="data")
+    store.store("live_schema", LiveData, group="data")
 
 
 def _parse(overrides: list[str]):
@@ -303,15 +338,18 @@ def compose(study: str = "embedded", overrides: str | Sequence[str] = (), *, roo
 
 def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
     """Plain values to dataclasses, and the checks that types cannot make."""
-    data_kind = {"embedded": EmbeddedData, "cuda_l1": CudaL1Data}.get(plain["data"]["source"])
+    kinds = {"embedded": EmbeddedData, "cuda_l1": CudaL1Data, "live": LiveData}
+    data_kind = kinds.get(plain["data"]["source"])
     if data_kind is None:
-        raise unknown_name("data source", plain["data"]["source"], ("embedded", "cuda_l1"), _WHERE)
+        raise unknown_name("data source", plain["data"]["source"], kinds, _WHERE)
     _resolve_paths(plain)
     config = StudyConfig(
         **{
             **plain,
             "bootstrap": BootstrapConfig(**plain["bootstrap"]),
             "sample": SampleConfig(**plain["sample"]),
+            "prompts": PromptsConfig(**plain["prompts"]),
+            "prices": PricesConfig(**plain["prices"]),
             "data": data_kind(**plain["data"]),
         }
     )
@@ -327,6 +365,7 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
     for key, value, low in (
         ("bootstrap.n_resamples", config.bootstrap.n_resamples, 1),
         ("sample.size", config.sample.size, 1),
+        ("prompts.size", config.prompts.size, 1),
         ("data.per_bin", config.data.per_bin, 1),
         ("data.max_packs", config.data.max_packs, 3),
         ("seed", config.seed, 0),
@@ -335,6 +374,13 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
             raise SchemaError(f"{key} must be at least {low}, found {value}")
     if isinstance(config.data, CudaL1Data):
         _check_gpus(config.data.gpus)
+    if isinstance(config.data, LiveData):
+        _check_live(config.data)
+    from kfs.forecast.prompt import PromptOptions
+
+    for name in config.prompts.options:
+        if name not in (known := [f.name for f in dataclasses.fields(PromptOptions)]):
+            raise unknown_name("prompt option", name, known, "prompts.options")
     if not 0 < config.bootstrap.level < 1:
         raise SchemaError(f"bootstrap.level must lie between 0 and 1, found {config.bootstrap.level}")
     return config
@@ -349,6 +395,20 @@ def _resolve_paths(plain: dict[str, Any]) -> None:
     local = plain["forecaster"].get("local")
     if local and local["model"] not in manifest.datasets():
         local["model"] = callers_path(local["model"])
+
+
+def _check_live(data: LiveData) -> None:
+    from kfs.tasks import task_names
+
+    if data.device not in ("cuda", "host"):
+        raise unknown_name("device", data.device, ("cuda", "host"), "data.device")
+    for name in data.tasks:
+        if name not in task_names():
+            raise unknown_name("task", name, task_names(), "data.tasks")
+    if data.tasks and len(set(data.tasks)) < 3:
+        raise SchemaError(f"data.tasks: one task is left out at a time, so name three or more, found {_literal(data.tasks)}")
+    if data.child_pairs < 3 or (data.kernels is not None and data.kernels < 3):
+        raise SchemaError(f"data.child_pairs and data.kernels must be at least 3, found {data.child_pairs} and {data.kernels}")
 
 
 def _check_gpus(gpus: list[str]) -> None:

@@ -30,7 +30,7 @@ from kfs.records import (
     write_records,
 )
 from kfs.report import sources
-from kfs.report.config import StudyConfig, as_list, compose, project_root
+from kfs.report.config import EmbeddedData, StudyConfig, as_list, compose, project_root
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ class Run:
     @property
     def group(self) -> str:
         """Column that results are shown by: ``pack`` where tasks are few, else ``hardware``."""
-        return "pack" if self.config.data.source == "embedded" else "hardware"
+        return "pack" if isinstance(self.config.data, EmbeddedData) else "hardware"
 
     @property
     def group_name(self) -> str:
@@ -127,11 +127,11 @@ class Run:
 
     def measurements(self) -> list[Measurement]:
         """Measurements behind the pairs; empty for a study whose data holds ratios only."""
-        return self._embedded[0] if self.config.data.source == "embedded" else []
+        return self._embedded[0] if isinstance(self.config.data, EmbeddedData) else []
 
     def kernels(self) -> list[Kernel]:
         """Kernels that were measured; empty for a study whose data holds ratios only."""
-        return self._embedded[1] if self.config.data.source == "embedded" else []
+        return self._embedded[1] if isinstance(self.config.data, EmbeddedData) else []
 
     def pairs(self) -> list[Pair]:
         """Every pair the study looks at, train to test; kept in ``records/pairs.parquet`` for the next notebook."""
@@ -215,6 +215,42 @@ class Run:
         found = run_folds(name, options, folds, cache_dir=where, asked=("test", "calibration") if calibration else ("test",))
         n = len(found) - len(calibration)
         self._forecasts[name], self._calibrations[name] = found[:n], found[n:]
+
+    def ask(self, name: str, pairs: Sequence[Pair], **changed) -> list[Forecast]:
+        """Forecasts of one forecaster with some of its options changed, cached like :meth:`forecasts`.
+
+        Parameters
+        ----------
+        name : str
+        pairs : sequence of Pair
+            Test pairs, or pairs made from them that keep their comparison_id; each is asked of its own fold's forecaster.
+        **changed
+            Options of the forecaster.
+
+        Returns
+        -------
+        list of Forecast
+            In the order of the pairs.
+        """
+        from dataclasses import replace
+
+        from kfs.data.manifest import cache_folder
+        from kfs.forecast import run_folds
+
+        given = {p.comparison_id: p for p in pairs}
+        folds = [replace(f, test=[given[p.comparison_id] for p in f.test if p.comparison_id in given]) for f in self.folds()]
+        options = {**self.config.forecaster[name], **changed}
+        found = run_folds(name, options, [f for f in folds if f.test], cache_dir=cache_folder() / "forecasts")
+        by_id = {f.comparison_id: f for f in found}
+        return [by_id[p.comparison_id] for p in pairs]
+
+    def prompt_pairs(self) -> list[Pair]:
+        """The part of the sample that notebook 06_prompts asks every prompt for."""
+        from kfs.pairs import stratified_sample
+
+        ids = self.sample()
+        sample = [p for p in self.test_pairs() if p.comparison_id in ids]
+        return stratified_sample(sample, self.config.prompts.size, self.rng("prompts"))
 
     def frame(self, names: Iterable[str] | None = None) -> pd.DataFrame:
         """Forecasts beside what was measured, one row each; see :func:`kfs.report.tables.tidy`.

@@ -15,7 +15,7 @@ import numpy as np
 
 from kfs.errors import DataError
 from kfs.records import content_id
-from kfs.report.config import CudaL1Data, EmbeddedData, StudyConfig, config_digest
+from kfs.report.config import CudaL1Data, EmbeddedData, LiveData, StudyConfig, config_digest, project_root
 from kfs.report.provenance import code_digest, versions
 
 if TYPE_CHECKING:
@@ -29,10 +29,30 @@ C = TypeVar("C", "Comparison", "Pair")
 
 
 def records_folder(data: EmbeddedData) -> Path:
-    """Folder of measured records an embedded study reads: the one named, else the one that comes with kfs."""
+    """Folder of measured records a study reads: the one named, else the one that comes with kfs; a live study's are beneath.
+
+    Raises
+    ------
+    DataError
+        If a live study has not measured yet, or its folder holds the records of several machines.
+    """
     from kfs.pairs import host_folder
 
+    if isinstance(data, LiveData):
+        machines = sorted(p.parent for p in live_folder(data).glob("*/complete.json"))
+        if len(machines) != 1:
+            found = ", ".join(p.name for p in machines) or "none"
+            raise DataError(
+                f"{live_folder(data)}: expected the finished records of one machine, found {found}; measure with "
+                "`kfs study live`, or name a folder for each machine with data.folder=..."
+            )
+        return machines[0]
     return Path(data.folder) if data.folder else host_folder()
+
+
+def live_folder(data: LiveData) -> Path:
+    """Where a live study keeps records, a subfolder a machine."""
+    return Path(data.folder) if data.folder else project_root() / "runs" / "live" / data.device
 
 
 def data_digests(config: StudyConfig) -> dict[str, str]:

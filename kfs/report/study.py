@@ -25,7 +25,7 @@ from pathlib import Path
 
 from kfs.errors import SchemaError, StudyError
 from kfs.records import atomic_write, content_id
-from kfs.report.config import StudyConfig, compose, project_root, to_yaml
+from kfs.report.config import LiveData, StudyConfig, compose, project_root, to_yaml
 from kfs.report.execute import EXIT_CELL_FAILED, EXIT_KERNEL_DIED
 from kfs.report.provenance import ENTRY, PACKAGE, cell_imports, code_digest, git_commit, versions
 from kfs.report.sources import data_digests, model_digests, run_folder
@@ -300,6 +300,10 @@ def run_study(
     began = time.monotonic()
     root, say, overrides = root or project_root(), say or Console(), list(overrides or [])
     config = compose(study, overrides, root=root)
+    if isinstance(config.data, LiveData):
+        from kfs.report.live import measure
+
+        measure(config.data, say)
     data = data_digests(config)
     inputs = {**data, **model_digests(config)}
     out_dir = run_folder(config, data, runs or root / "runs")

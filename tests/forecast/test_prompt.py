@@ -132,3 +132,15 @@ def test_every_option_changes_the_prompt_of_a_question_it_applies_to(query):
     for name in ("cases", "hardware"):
         assert build(query, context=context_of(query, **ASKED | {name: False})).text != base
     assert build(query, context=Context()).text != base
+
+
+def test_examples_that_leave_too_little_room_are_left_out_and_counted(query):
+    examples = [Example("T", "x = 1\n" * 40, f"candidate{i}", 1.7) for i in range(3)]
+    whole = build(query, PromptOptions(examples=3), examples=examples, count=len)
+    bare = build(query, count=len)
+    room = len(bare.text) + 400
+    cut_short = build(query, PromptOptions(examples=3), examples=examples, count=len, room=room)
+    assert 0 < cut_short.dropped <= 3 and f"{cut_short.dropped} examples left out" in cut_short.notes
+    assert len(cut_short.system + cut_short.shared + cut_short.candidate) <= room
+    roomy = build(query, PromptOptions(examples=3), examples=examples, count=len, room=len(whole.text) + 1)
+    assert roomy.dropped == 0 and roomy.shared == whole.shared

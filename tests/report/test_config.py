@@ -8,7 +8,7 @@ from kfs.report.config import CudaL1Data, EmbeddedData, compose, config_digest, 
 
 
 def test_studies_embedded_and_cuda_l1_exist_and_read_their_own_data():
-    assert study_names() == ["cuda_l1", "embedded"]
+    assert study_names() == ["cuda_l1", "embedded", "live"]
     assert isinstance(compose("embedded").data, EmbeddedData)
     assert isinstance(compose("cuda_l1").data, CudaL1Data)
 
@@ -44,7 +44,9 @@ def test_an_unknown_key_is_refused_with_the_keys_that_exist(override):
 
 @pytest.mark.parametrize("override", ["+sed=1", "++typo.x=1", "~sed"])
 def test_an_added_or_removed_key_that_does_not_exist_lists_what_does(override):
-    with pytest.raises(UnknownNameError, match="known: bootstrap, data, debug, forecaster, notebooks, sample, seed, study"):
+    with pytest.raises(
+        UnknownNameError, match="known: bootstrap, data, debug, forecaster, notebooks, prices, prompts, sample, seed, study"
+    ):
         compose(overrides=[override])
 
 
@@ -72,7 +74,7 @@ def test_an_unknown_study_lists_the_studies():
 
 def test_an_unknown_notebook_lists_the_notebooks():
     with pytest.raises(UnknownNameError, match="01_measurements, 02_accuracy"):
-        compose(overrides="notebooks=[06_more]")
+        compose(overrides="notebooks=[66_more]")
 
 
 def test_an_option_of_a_forecaster_that_takes_no_part_is_refused():

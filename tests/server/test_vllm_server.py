@@ -4,13 +4,8 @@ The tests named smoke take about two minutes together, most of it the server's s
 """
 
 import os
-import re
-import signal
-import socket
-import subprocess
 import threading
 import time
-import urllib.request
 from dataclasses import replace
 
 import pytest
@@ -19,57 +14,13 @@ from kfs.errors import DataError, EndpointError
 from kfs.forecast import make
 from kfs.forecast.query import Query
 from kfs.tasks import load_task
+from tests.server.vllm_server import CONTEXT, VllmServer
 
 PYTHON = os.environ.get("KFS_VLLM_PYTHON", "")
 pytestmark = [
     pytest.mark.skipif(not PYTHON, reason="needs vLLM's own environment: make test-server"),
     pytest.mark.timeout(900),
 ]
-CONTEXT = 4096
-
-
-class VllmServer:
-    def __init__(self, folder, log):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.folder, self.log, self.process = folder, log, None
-        self.url = f"http://127.0.0.1:{self.port}/v1"
-
-    def start(self):
-        words = [
-            PYTHON,
-            "-m",
-            "vllm.entrypoints.openai.api_server",
-            "--model",
-            str(self.folder),
-            "--served-model-name",
-            "smollm2",
-        ]
-        words += ["--dtype", "float32", "--enforce-eager", "--max-model-len", str(CONTEXT), "--max-num-seqs", "8"]
-        words += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
-        words += ["--enable-prefix-caching", "--host", "127.0.0.1", "--port", str(self.port), "--max-logprobs", "20"]
-        environment = os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "2"}
-        with open(self.log, "a") as log:
-            self.process = subprocess.Popen(words, stdout=log, stderr=log, env=environment, start_new_session=True)
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline:
-            assert self.process.poll() is None, f"the server ended:\n{self.log.read_text()[-3000:]}"
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2)
-                return
-            except OSError:
-                time.sleep(0.5)
-        raise AssertionError(f"the server is not ready after 300 s:\n{self.log.read_text()[-3000:]}")
-
-    def kill(self):
-        if self.process and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-
-    def metric(self, name):
-        text = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10).read().decode()
-        return sum(float(v) for v in re.findall(rf"^vllm:{name}{{[^}}]*}} (\S+)$", text, re.MULTILINE))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +31,7 @@ def server(tmp_path_factory):
         folder = converted_smollm2()
     except DataError as error:
         pytest.skip(f"SmolLM2 is not here: {error}")
-    started = VllmServer(folder, tmp_path_factory.mktemp("vllm") / "server.log")
+    started = VllmServer(PYTHON, folder, tmp_path_factory.mktemp("vllm") / "server.log")
     try:
         started.start()
         yield started
@@ -130,8 +81,7 @@ def test_smoke_a_readout_is_that_of_the_same_weights_in_this_process(server, que
         assert abs(a.input_tokens - b.input_tokens) <= 1
 
 
-@pytest.mark.xfail(reason="SmolLM2's forced tool call comes back from vLLM 0.31 without JSON; not understood yet", strict=True)
-def test_a_tool_call_is_asked_for_and_read(server, queries):
+def test_a_forced_tool_call_keeps_to_its_schema_and_is_read(server, queries):
     assert not unreadable(endpoint(server, structure="tool").forecast(queries[:2]))
 
 
