@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kfs.errors import unknown_name
 from kfs.forecast.boosted import Boosted
 from kfs.forecast.cache import AnswerCache, ForecastCache, code_version, library_versions, pairs_digest
+from kfs.forecast.compiled import BoostedFacts
 from kfs.forecast.endpoint import Endpoint
 from kfs.forecast.engine import Engine
 from kfs.forecast.language import LanguageModel
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from kfs.pairs import Fold
 
 FORECASTERS: dict[str, type] = {
-    kind.name: kind for kind in (Prior, VariantTable, AnchorOnly, CandidateOnly, CodeLength, Boosted, Local, Endpoint, Engine)
+    kind.name: kind
+    for kind in (Prior, VariantTable, AnchorOnly, CandidateOnly, CodeLength, Boosted, BoostedFacts, Local, Endpoint, Engine)
 }
 
 
@@ -108,7 +110,8 @@ def run_folds(
         with contextlib.closing(AnswerCache(Path(cache_dir) / "answers.sqlite")) as answers:
             return forecaster.forecast_folds(folds, asked, progress=progress, cache=answers)
     settings = json.dumps({f.name: getattr(forecaster, f.name) for f in fields(kind) if f.init}, sort_keys=True)
-    code = f"{code_version(kind.__module__)} with {library_versions(kind.libraries)}"
+    modules = (kind.__module__, *getattr(kind, "reads", ()))  # what it imports, and what it calls by name
+    code = f"{', '.join(map(code_version, modules))} with {library_versions(kind.libraries)}"
     found: list[Forecast] = []
     with tqdm(
         total=sum(len(getattr(f, split)) for f in folds for split in asked), desc=kind.name, unit="pair", disable=not progress

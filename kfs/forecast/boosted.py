@@ -55,9 +55,9 @@ class Boosted:
         self._space = FeatureSpace("both", self.token_dimensions).fit(train)
         orders = {(p.anchor_code, p.candidate_code, p.hardware) for p in train}
         mirrored = [p for p in train if (p.candidate_code, p.anchor_code, p.hardware) not in orders]
-        features = self._space.transform(train)
+        features = self._features(train)
         if mirrored:
-            features = np.vstack([features, self._space.transform(mirrored, swapped=True)])
+            features = np.vstack([features, self._features(mirrored, swapped=True)])
         bins = np.array([p.true_bin for p in train] + [N_BINS + 1 - p.true_bin for p in mirrored])
         options = (self.iterations, self.learning_rate, self.leaves, self.smallest_leaf, self.feature_share, self.seed)
         self._trees = BinTrees(*options).fit(features, bins)
@@ -66,9 +66,12 @@ class Boosted:
             self.temperature = best_temperature(self._probabilities(calibration), np.array([p.true_bin for p in calibration]))
         return self
 
+    def _features(self, items: Sequence[Pair | Query], *, swapped: bool = False) -> np.ndarray:
+        return self._space.transform(items, swapped=swapped)
+
     def _probabilities(self, items: Sequence[Pair | Query]) -> np.ndarray:
-        forward = self._trees.predict(self._space.transform(items))
-        backward = self._trees.predict(self._space.transform(items, swapped=True))
+        forward = self._trees.predict(self._features(items))
+        backward = self._trees.predict(self._features(items, swapped=True))
         return (forward + backward[:, ::-1]) / 2
 
     def forecast(self, queries: Sequence[Query], *, progress: bool = False) -> list[Forecast]:

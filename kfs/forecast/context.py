@@ -1,7 +1,7 @@
 """What a prompt may say of a question beyond its two sources: cases, the hardware's figures, speed of light, compiler facts.
 
-Gathered from tasks, ``conf/hardware`` and the compiler (no GPU is asked); what is not known is left out. Only forecasters that
-read prompts come here.
+Gathered from tasks, ``conf/hardware`` and the compiler (no GPU is asked); what is not known is left out. Forecasters that read
+prompts come here, and ``boosted_facts`` for the compiler facts.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from kfs.errors import KfsError
 from kfs.forecast.query import Query, languages
 from kfs.records import Hardware, Kernel, read_records
 from kfs.tasks import Case, Task, load_task, task_names
+
+if TYPE_CHECKING:
+    from kfs.bench.facts import Facts
 
 _FORMATS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 
@@ -46,14 +50,14 @@ def context_of(
     query : Query
     cases, hardware, light, facts : bool
         What to gather: benchmark cases; the hardware's figures; the time of each case that no kernel can beat; what a compiler
-        makes of Triton and CUDA C++ sources.
+        makes of sources that hold Triton or CUDA C++.
     task : Task, optional
         The query's task; by default the one of kfs that its pack names, if any.
     processor : Hardware, optional
         What the query's hardware is; by default what its name says, if it is known.
     """
-    task = task or _task(query.pack)
-    found = processor or _hardware(query.hardware)
+    task = task or task_of(query.pack)
+    found = processor or processor_of(query.hardware)
     return Context(
         _cases(task, found, query.hardware, light) if cases and task else (),
         _figures(found) if hardware and found else "",
@@ -62,13 +66,13 @@ def context_of(
 
 
 @lru_cache(maxsize=1024)
-def _task(pack: str) -> Task | None:
+def task_of(pack: str) -> Task | None:
     """The task of kfs that a pack names, or None. Looking for it reads a folder."""
     return load_task(pack) if pack in task_names() else None
 
 
 @lru_cache(maxsize=256)
-def _hardware(name: str) -> Hardware | None:
+def processor_of(name: str) -> Hardware | None:
     """A processor that records were measured on, one of ``conf/hardware``, or None."""
     from kfs.bench.processors import load_hardware
     from kfs.pairs import RECORDS
@@ -115,18 +119,41 @@ def _case(task: Task, case: Case, found: Hardware | None) -> str:
 
 
 def _facts(source: str, language: str, task: Task | None, found: Hardware | None) -> str:
-    """What the compiler says of a Triton or CUDA C++ source; empty for others, and where kfs compiles for no such hardware."""
+    """What the compiler says of a source, in words; empty where it says nothing."""
     from kfs.bench.facts import prompt_section
+
+    facts = compiler_facts(source, language, found, task)
+    return prompt_section(facts) if facts else ""
+
+
+def compiler_facts(
+    source: str, language: str, found: Hardware | None, task: Task | None = None, *, deadline_s: float = 60.0
+) -> Facts | None:
+    """What a compiler makes of a source, kept on disk by content; None where there is nothing it could compile.
+
+    Compiled are CUDA C++, Triton for a task's shapes, and Python modules that hold CUDA C++ in their strings.
+
+    Parameters
+    ----------
+    source, language : str
+    found : Hardware or None
+        What it would run on; kfs compiles for some GPUs (``kfs.bench.processors.ARCHITECTURES``).
+    task : Task, optional
+        Whose shapes a Triton kernel is compiled for.
+    deadline_s : float, optional
+        Wall time after which it is given up.
+    """
     from kfs.bench.processors import ARCHITECTURES
 
-    arch = found.architecture if found else ""
-    if language not in ("triton", "cuda") or arch not in ARCHITECTURES or (language == "triton" and task is None):
-        return ""
-    # by name, so that a study's notebooks do not depend on the source of the sandbox that compiles; facts are part of a prompt
+    inline = language == "python" and "__global__" in source
+    if found is None or found.architecture not in ARCHITECTURES or not (inline or language in ("triton", "cuda")):
+        return None
+    if language == "triton" and task is None:
+        return None
+    # by name, so that a study's notebooks do not depend on the source of the sandbox that compiles
     compile_kernel = importlib.import_module("kfs.bench.compile").compile_kernel
-    kernel = Kernel(language=language, source=source)
-    case = task.preset("paper")[0] if task else None
-    return prompt_section(compile_kernel(kernel, arch=arch, task=task, case=case, hardware=_described(found)))
+    about = {"task": task, "case": task.preset("paper")[0], "hardware": _described(found)} if task else {}
+    return compile_kernel(Kernel(language=language, source=source), arch=found.architecture, deadline_s=deadline_s, **about)
 
 
 def _described(found: Hardware) -> str | None:

@@ -57,10 +57,11 @@ COLOURS = {
     "candidate_only": "#CC79A7",
     "code_length": "#B8A60A",
     "boosted": "#0072B2",
+    "boosted_facts": "#009E73",
     "local": "#D55E00",
 }
-_MORE = ("#009E73", "#000000", "#7B3294", "#8C510A", "#01665E")
-_SERIES = (*_MORE, "#E7298A", "#66A61E", "#A6761D", "#3F00FF", "#5E4FA2")
+_MORE = ("#000000", "#7B3294", "#8C510A", "#01665E")
+_SERIES = ("#009E73", *_MORE, "#E7298A", "#66A61E", "#A6761D", "#3F00FF", "#5E4FA2")
 _ASSIGNED: dict[str, str] = {}
 BIN_COLOURS = ("#8c2d04", "#d95f0e", "#fe9929", "#fed98e", "#c7e9f0", "#74b9d8", "#2b83ba", "#08466b")
 

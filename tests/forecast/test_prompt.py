@@ -66,7 +66,9 @@ def test_compiler_facts_stand_beside_the_source_they_are_of(query):
     prompt = build(cuda, context=context)
     for part in (prompt.shared, prompt.candidate):
         assert "The compiler says of it: Compiled for sm_90" in part and "registers a thread" in part
-    assert "compiler" not in build(query, context=context_of(query, **ASKED | {"facts": True})).text  # python is not compiled
+    assert (
+        "compiler" not in build(query, context=context_of(query, **ASKED | {"facts": True})).text
+    )  # plain Python is not compiled
 
 
 def test_a_task_of_ones_own_gives_its_cases(query):

@@ -23,7 +23,10 @@ def test_every_forecaster_takes_part_by_default_and_one_alone_can_be_chosen():
         "boosted",
         "local",
     ]
-    assert compose(overrides="forecaster=boosted").forecasters == ["boosted"]
+    assert compose("cuda_l1").forecasters == [*compose().forecasters[:-1], "boosted_facts", "local"]  # its kernels compile
+    assert (
+        compose(overrides="forecaster=boosted").forecasters == compose("cuda_l1", "forecaster=boosted").forecasters == ["boosted"]
+    )
     assert "local" not in compose(overrides="forecaster.local=null").forecasters
 
 

@@ -59,7 +59,7 @@ def test_rendering_twice_gives_the_same_bytes_without_a_date(drawn):
 
 
 def test_each_forecaster_keeps_one_colour_of_its_own():
-    names = ("prior", "variant_table", "anchor_only", "candidate_only", "code_length", "boosted", "local")
+    names = ("prior", "variant_table", "anchor_only", "candidate_only", "code_length", "boosted", "boosted_facts", "local")
     assert len({style.colour(n) for n in names}) == len(names)
     assert style.colour("somebody else's") == style.colour("somebody else's")
 
