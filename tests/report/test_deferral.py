@@ -82,7 +82,7 @@ def test_few_tasks_can_promise_little_and_then_nothing_is_trusted(rng):
 def test_figures_show_what_the_tables_say(rng):
     test = pd.concat([made_up(rng, 6), made_up(rng, 6, name="boosted", spread=0.3)])
     both = tables.headline(pd.concat([test, deferral.recalibrate(test, None)]), INTERVALS)
-    assert "n = 72 pairs" in figures.recalibrated(both, "95% bootstrap intervals over tasks").get_label()
+    assert "n = 72 forecasts" in figures.recalibrated(both, "95% bootstrap intervals over tasks").get_label()
     assert (
         "promise was kept" in figures.deferral(deferral.deferral(test, None, INTERVALS), "95% intervals over tasks").get_label()
     )
