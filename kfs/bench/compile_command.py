@@ -23,7 +23,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     verb = verbs.add_parser(
         "compile",
         help="registers, spills, shared memory, instructions and occupancy of a Triton or CUDA C++ file; needs no GPU",
-        description="Compile a Triton (.py) or CUDA C++ (.cu) kernel and say what the compiler made of it. No GPU is needed.",
+        description="Compile a Triton (.py) or CUDA C++ (.cu) kernel, or the CUDA C++ in the strings of a Python module, which "
+        "is not run, and say what the compiler made of it. No GPU is needed.",
         epilog="KEY=VALUE: arch=sm_90 (sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_120), task=NAME or folder (default: the "
         "one whose folder holds the file), preset=paper, case=0 (index in the preset), hardware=h200 (a file of conf/hardware), "
         "deadline=60 (seconds).",
