@@ -125,12 +125,12 @@ def audit(frame: pd.DataFrame, intervals: Intervals) -> pd.DataFrame:
         Columns forecaster, reading, then each of ``METRICS`` with low and high, n, n_accuracy, n_parse_failed.
     """
     every = pd.concat([perfect(frame), frame], ignore_index=True)
-    ends = [f"{metric}{end}" for metric in METRICS for end in ("", "_low", "_high")]
     parts = []
     for reading in READINGS:
         rows = read(every, reading)
-        table = headline(rows, intervals, {"all": pd.Series(True, index=rows.index)})
-        parts.append(table.assign(reading=reading)[["forecaster", "reading", *ends, "n", "n_accuracy", "n_parse_failed"]])
+        table = headline(rows, intervals, {"all": pd.Series(True, index=rows.index)}, metrics=METRICS)
+        table["subset"] = reading
+        parts.append(table.rename(columns={"subset": "reading"}))
     table = pd.concat(parts, ignore_index=True)
     order = {name: i for i, name in enumerate(every["forecaster"].unique())}
     return table.sort_values("forecaster", key=lambda names: names.map(order), kind="stable", ignore_index=True)

@@ -17,6 +17,7 @@ _EXAMPLES = """examples:
   kfs study cuda_l1 debug=tiny              a small version, in a minute or two
   kfs study embedded forecaster=boosted     one forecaster alone
   kfs study embedded seed=0,1,2 -m          one run a seed
+  kfs study published data.folder=FOLDER    the released forecasters, from clones of their sets
   kfs study embedded --config               every key, its value and what it means
 """
 

@@ -129,7 +129,8 @@ class StudyConfig:
     study: str = option("embedded", "name of the study")
     seed: int = option(0, "seed of every random choice")
     notebooks: list[str] = option(
-        ["01_measurements", "02_accuracy", "03_calibration", "04_selective", "05_recovery"], "notebooks to run, in order"
+        ["01_measurements", "02_accuracy", "03_calibration", "04_selective", "05_recovery", "10_label_audit"],
+        "notebooks to run, in order",
     )
     bootstrap: BootstrapConfig = option(BootstrapConfig, "intervals")
     sample: SampleConfig = option(SampleConfig, "the sample for slow forecasters")

@@ -169,7 +169,13 @@ def design(rows: pd.DataFrame) -> dict:
     }
 
 
-def headline(frame: pd.DataFrame, intervals: Intervals, by: Mapping[str, pd.Series] | None = None) -> pd.DataFrame:
+def headline(
+    frame: pd.DataFrame,
+    intervals: Intervals,
+    by: Mapping[str, pd.Series] | None = None,
+    *,
+    metrics: Iterable[str] = tuple(METRICS),
+) -> pd.DataFrame:
     """Every metric of every forecaster on every subset, each with its interval.
 
     Parameters
@@ -179,6 +185,8 @@ def headline(frame: pd.DataFrame, intervals: Intervals, by: Mapping[str, pd.Seri
     intervals : Intervals
     by : mapping of str to boolean Series, optional
         Rows of each subset; default :func:`subsets`.
+    metrics : iterable of str, optional
+        Some of ``METRICS``; default all.
 
     Returns
     -------
@@ -194,11 +202,11 @@ def headline(frame: pd.DataFrame, intervals: Intervals, by: Mapping[str, pd.Seri
             if rows.empty:
                 continue
             line = {"forecaster": name, "subset": subset}
-            for metric in METRICS:
+            for metric in metrics:
                 line.update(_with_interval(metric, counted(metric, rows, subset), intervals))
             line.update({"n": len(rows), "n_accuracy": len(counted("accuracy", rows, subset))})
             table.append({**line, "n_parse_failed": int(rows["parse_failed"].sum())})
-    ends = [f"{metric}{end}" for metric in METRICS for end in ("", "_low", "_high")]
+    ends = [f"{metric}{end}" for metric in metrics for end in ("", "_low", "_high")]
     return pd.DataFrame(table, columns=["forecaster", "subset", *ends, "n", "n_accuracy", "n_parse_failed"])
 
 

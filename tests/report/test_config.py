@@ -4,13 +4,24 @@ import pytest
 
 from kfs.errors import KfsError, SchemaError, UnknownNameError
 from kfs.report import command
-from kfs.report.config import CudaL1Data, EmbeddedData, compose, config_digest, describe, study_names, sweep, to_yaml
+from kfs.report.config import (
+    CudaL1Data,
+    EmbeddedData,
+    PublishedData,
+    compose,
+    config_digest,
+    describe,
+    study_names,
+    sweep,
+    to_yaml,
+)
 
 
-def test_studies_embedded_and_cuda_l1_exist_and_read_their_own_data():
+def test_every_study_reads_its_own_data():
     assert study_names() == ["cuda_l1", "embedded", "live", "published"]
     assert isinstance(compose("embedded").data, EmbeddedData)
     assert isinstance(compose("cuda_l1").data, CudaL1Data)
+    assert isinstance(compose("published").data, PublishedData)
 
 
 def test_every_forecaster_takes_part_by_default_and_one_alone_can_be_chosen():
@@ -68,7 +79,7 @@ def test_an_unknown_group_choice_lists_the_choices(override):
 
 
 def test_an_unknown_study_lists_the_studies():
-    with pytest.raises(UnknownNameError, match="known: cuda_l1, embedded"):
+    with pytest.raises(UnknownNameError, match="known: cuda_l1, embedded, published"):
         compose("embeded")
 
 
@@ -119,7 +130,7 @@ def test_several_values_without_a_sweep_name_the_flag():
         compose(overrides="seed=1,2")
 
 
-def test_debug_tiny_makes_both_studies_smaller_and_a_given_value_wins():
+def test_debug_tiny_makes_every_study_smaller_and_a_given_value_wins():
     for study in study_names():
         full, tiny = compose(study), compose(study, "debug=tiny")
         assert tiny.sample.size < full.sample.size
