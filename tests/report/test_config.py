@@ -79,7 +79,7 @@ def test_an_unknown_group_choice_lists_the_choices(override):
 
 
 def test_an_unknown_study_lists_the_studies():
-    with pytest.raises(UnknownNameError, match="known: cuda_l1, embedded, published"):
+    with pytest.raises(UnknownNameError, match="known: cuda_l1, embedded, live, published"):
         compose("embeded")
 
 
