@@ -106,7 +106,7 @@ class SampleConfig:
 class PromptsConfig:
     """What notebook 06_prompts switches in the prompt of a language model."""
 
-    size: int = option(16, "pairs that every prompt is asked for, a stratified part of the sample")
+    size: int = option(12, "pairs that every prompt is asked for, a stratified part of the sample")
     options: list[str] = option(
         ["cases", "hardware", "light", "facts", "diff", "examples"], "prompt options to switch, one at a time; form too"
     )
@@ -129,7 +129,16 @@ class StudyConfig:
     study: str = option("embedded", "name of the study")
     seed: int = option(0, "seed of every random choice")
     notebooks: list[str] = option(
-        ["01_measurements", "02_accuracy", "03_calibration", "04_selective", "05_recovery", "10_label_audit"],
+        [
+            "01_measurements",
+            "02_accuracy",
+            "03_calibration",
+            "04_selective",
+            "05_recovery",
+            "06_prompts",
+            "09_throughput",
+            "10_label_audit",
+        ],
         "notebooks to run, in order",
     )
     bootstrap: BootstrapConfig = option(BootstrapConfig, "intervals")

@@ -65,7 +65,15 @@ def throughput(table: pd.DataFrame) -> Figure:
     ax.hlines(y, rows["per_second"].min() / 3, rows["per_second"], color=shades, lw=1.4, alpha=0.5)
     ax.scatter(rows["per_second"], y, color=shades, s=34, zorder=3)
     for i, value in enumerate(rows["per_second"]):
-        ax.annotate(f"{value:.3g}", (value, i), (7, 0), textcoords="offset points", va="center", fontsize=8, color=SOFT)
+        ax.annotate(
+            f"{value:,.0f}" if value >= 10 else f"{value:.2g}",
+            (value, i),
+            (7, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=SOFT,
+        )
     ax.set_xscale("log")
     plain(ax.xaxis)
     ax.set(yticks=y, yticklabels=rows["what"], xlabel="a second, log scale (one process; more is better)")

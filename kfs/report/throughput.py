@@ -28,10 +28,11 @@ MEASURING = "measuring"
 def seconds_of_learners(config: StudyConfig, folds: Sequence[Fold], names: Iterable[str]) -> dict[str, float]:
     """Seconds a forecast takes that asks no model, features of sources included: mean over test pairs of the first fold."""
     fold = folds[0]
-    # sources that differ from all others, so that nothing remembered of them is used
-    queries = [Query.from_pair(p.model_copy(update={"candidate_code": p.candidate_code + "\n"})) for p in fold.test[:N_TIMED]]
     found = {}
-    for name in names:
+    for i, name in enumerate(names, start=1):
+        # sources that differ from those of all others, so that nothing remembered of them is used
+        other = lambda p, blank="\n" * i: {side: getattr(p, side) + blank for side in ("anchor_code", "candidate_code")}
+        queries = [Query.from_pair(p.model_copy(update=other(p))) for p in fold.test[:N_TIMED]]
         forecaster = make(name, **config.forecaster[name])
         forecaster.fit(fold.train[:: max(1, len(fold.train) // N_LEARNT)], fold.calibration[:N_LEARNT])
         begin = time.perf_counter()
