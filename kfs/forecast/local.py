@@ -211,9 +211,11 @@ class Local(LanguageModel):
     @cached_property
     def _tokeniser(self) -> Any:
         _need_transformers()
-        from transformers import AutoTokenizer
-
-        return AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
+        if _plain_tokeniser(self._folder):
+            from transformers import PreTrainedTokenizerFast as Tokeniser  # without the models' code: half the seconds
+        else:
+            from transformers import AutoTokenizer as Tokeniser
+        return Tokeniser.from_pretrained(self._folder, local_files_only=True)
 
     @cached_property
     def _model(self) -> Any:
@@ -251,6 +253,15 @@ def _model_folder(model: str) -> Path:
     if not (folder / "config.json").is_file():
         raise DataError(f"model {model!r}: no config.json there; give the path of a model's folder, or 'smollm2'")
     return folder
+
+
+def _plain_tokeniser(folder: Path) -> bool:
+    """Whether ``tokenizer.json`` says all there is to know of a model's tokeniser."""
+    try:
+        said = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8")).get("tokenizer_class")
+    except (OSError, ValueError, AttributeError):
+        return False
+    return (folder / "tokenizer.json").is_file() and said in ("TokenizersBackend", "PreTrainedTokenizerFast")
 
 
 def _has_driver() -> bool:

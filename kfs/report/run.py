@@ -293,7 +293,10 @@ class Run:
 
         from kfs.report.deferral import recalibrate
 
-        names = list(dict.fromkeys((self.lead, self.sample_lead)))
+        there = set(frame["forecaster"])
+        names = [name for name in dict.fromkeys((self.lead, self.sample_lead)) if name in there]
+        if not names:
+            return frame
         made = recalibrate(frame[frame["forecaster"].isin(names)], self.calibration_frame(names), ("vector",))
         return pd.concat([frame, made], ignore_index=True)
 

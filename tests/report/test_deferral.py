@@ -86,3 +86,18 @@ def test_figures_show_what_the_tables_say(rng):
     assert (
         "promise was kept" in figures.deferral(deferral.deferral(test, None, INTERVALS), "95% intervals over tasks").get_label()
     )
+
+
+def test_a_run_adds_its_readers_recalibrated_and_knows_who_forecast_every_pair(rng, tmp_path, monkeypatch):
+    from kfs.report.config import compose
+    from kfs.report.run import Run
+    from kfs.report.style import colour
+
+    run = Run(compose(), tmp_path)
+    monkeypatch.setattr(Run, "calibration_frame", lambda self, names=None: None)
+    both = pd.concat([made_up(rng, 5, name=name) for name in ("prior", "boosted", "local")], ignore_index=True)
+    found = run.recalibrated(both)
+    assert list(dict.fromkeys(found["forecaster"])) == ["prior", "boosted", "local", "boosted + vector", "local + vector"]
+    assert set(run.on_every_pair(found)["forecaster"]) == {"prior", "boosted", "boosted + vector"}
+    assert len(run.recalibrated(both[both["forecaster"] == "prior"])) == len(both) // 3
+    assert colour("boosted + vector") != colour("boosted") and colour("boosted + vector").startswith("#")
