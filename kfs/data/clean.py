@@ -29,7 +29,7 @@ _STRING_END = {
 _CPP_TOKEN = re.compile(
     r"""
     (?P<keep>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')
-  | [ \t]*(?P<line>//[^\n]*)
+  | (?<![ \t])[ \t]*(?P<line>//[^\n]*)
   | (?P<block>/\*.*?\*/)
     """,
     re.VERBOSE | re.DOTALL,
@@ -104,7 +104,7 @@ def _pieces(source: str) -> Iterator[tuple[str, str]]:
 
 def _tidy(text: str) -> str:
     """Drop white space at line ends and all but one of several blank lines."""
-    return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+(?=\n)", "", text))
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r"(?<![ \t])[ \t]++(?=\n)", "", text))
 
 
 def strip_cpp_comments(text: str) -> str:

@@ -20,7 +20,11 @@ def cost_and_gain(table: pd.DataFrame, name: str, kind: str) -> Figure:
     still = (rows["moved"] == 0).to_numpy()
     axes[0, 0].scatter(rows["gain"], y, s=30, facecolors=np.where(still, "white", shade), edgecolors=shade, zorder=3)
     axes[0, 0].axvline(0, color=INK, lw=0.9)
-    axes[0, 0].set(yticks=y, yticklabels=rows["prompt"], xlabel="gain: fall of half Brier (right of 0 is better)")
+    axes[0, 0].set(
+        yticks=y,
+        yticklabels=[f"{r.prompt}  ({r.moved:.0%})" for r in rows.itertuples()],
+        xlabel="gain: fall of half Brier (right of 0 is better)",
+    )
     axes[0, 1].barh(y, rows["input_tokens"], 0.5, color=SOFT, alpha=0.45)
     axes[0, 1].axvline(table["input_tokens"].iloc[0], color=INK, lw=0.9, ls=":")
     axes[0, 1].set(xlabel="tokens of a prompt, mean")
@@ -28,9 +32,8 @@ def cost_and_gain(table: pd.DataFrame, name: str, kind: str) -> Figure:
     for ax in axes[0]:
         ax.grid(axis="y", visible=False)
         ax.tick_params(axis="y", length=0)
-    text = (
-        f"{name}, n = {table['n'].iloc[0]} pairs asked with every prompt; bars: paired {kind}. Dotted: the prompt as configured."
-    )
+    text = f"{name}, n = {table['n'].iloc[0]} pairs asked with every prompt; bars: paired {kind}. "
+    text += "Dotted: the prompt as configured. In brackets: forecasts that changed at all."
     return caption(figure, f"{text} Hollow: no forecast changed." if still.any() else text)
 
 

@@ -6,6 +6,7 @@ other words (``kfs.forecast.disguise``). Where answers are sampled, asking again
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -23,6 +24,7 @@ from kfs.report.tables import PROBABILITIES, Intervals, characters_cut, design, 
 
 BASE = "as configured"
 N_EXAMPLES = 3
+_LEFT_OUT = re.compile(r"\b(\d+) examples left out\b")
 
 
 def is_language_model(name: str) -> bool:
@@ -31,7 +33,7 @@ def is_language_model(name: str) -> bool:
 
 
 def variants(name: str, options: Mapping[str, Any], switched: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Options of a language model, each switched alone.
+    """Options of a language model, each switched alone; but ``light`` with the cases that it speaks of.
 
     Parameters
     ----------
@@ -61,16 +63,32 @@ def variants(name: str, options: Mapping[str, Any], switched: Iterable[str]) -> 
             found[other] = {"form": other}
         else:
             on = N_EXAMPLES if option == "examples" else True
-            found[f"without {option}" if value else f"with {option}"] = {option: type(on)(0) if value else on}
+            change = {option: type(on)(0) if value else on}
+            needs_cases = option == "light" and not value and not options.get("cases", defaults["cases"])
+            found[f"{'without' if value else 'with'} {option}{' and cases' * needs_cases}"] = {
+                **change,
+                **({"cases": True} if needs_cases else {}),
+            }
     return found
 
 
 def disguised(pairs: Sequence[Pair]) -> list[Pair]:
-    """The same pairs in other words; identities, labels and variants stay, so that they can be joined."""
-    return [
-        p.model_copy(update={side: disguise(getattr(p, side), language).source for side, language in languages(p).items()})
-        for p in pairs
-    ]
+    """The same pairs in other words, without those of which a source has no name that may be changed.
+
+    Identities, labels and variants stay, so that they can be joined.
+    """
+    found = []
+    for p in pairs:
+        made = {side: disguise(getattr(p, side), language) for side, language in languages(p).items()}
+        if all(d.renamed for d in made.values()):
+            found.append(p.model_copy(update={side: d.source for side, d in made.items()}))
+    return found
+
+
+def of(pairs: Sequence[Pair], forecasts: Iterable[Forecast]) -> list[Forecast]:
+    """The forecasts of some pairs, in their order, one a pair."""
+    by_id = {f.comparison_id: f for f in forecasts}
+    return [by_id[p.comparison_id] for p in pairs]
 
 
 def cost_and_gain(pairs: list[Pair], found: Mapping[str, list[Forecast]], intervals: Intervals) -> pd.DataFrame:
@@ -88,7 +106,8 @@ def cost_and_gain(pairs: list[Pair], found: Mapping[str, list[Forecast]], interv
     DataFrame
         Columns prompt, half_brier and spearman with low and high, gain (fall of half Brier against the first prompt) with low and
         high from the paired bootstrap, moved (share of pairs whose distribution changed), n_parse_failed, input_tokens and
-        output_tokens (means), seconds (median of an answer when it was computed), share_cut (prompts whose sources were cut), n.
+        output_tokens (means), seconds (median of an answer when it was computed), share_cut (prompts whose sources were cut),
+        examples_left_out (mean of a prompt), n. Where ``moved`` is 0 the option changed no prompt, or none that mattered.
     """
     frame = tidy(pairs, found)
     scores = headline(frame, intervals, {"all": pd.Series(True, index=frame.index)}).set_index("forecaster")
@@ -108,6 +127,7 @@ def cost_and_gain(pairs: list[Pair], found: Mapping[str, list[Forecast]], interv
             line[column] = np.mean([getattr(f, column) or 0 for f in answers])
         line["seconds"] = np.median([np.nan if f.elapsed_s is None else f.elapsed_s for f in answers])
         line["share_cut"] = np.mean([characters_cut(f.reasoning) > 0 for f in answers])
+        line["examples_left_out"] = np.mean([int(m[1]) if (m := _LEFT_OUT.search(f.reasoning)) else 0 for f in answers])
         table.append({**line, "n": len(answers)})
     return pd.DataFrame(table)
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+import kfs.forecast.disguise as disguise_module
 from kfs.bench.compile import compile_kernel
 from kfs.forecast.disguise import disguise
 from kfs.records import Kernel
 from kfs.tasks import load_task, task_names
+from tests.forecast.disguise_cases import CASES
 
 _NUMBERS = itertools.count()
 
@@ -128,3 +130,30 @@ def test_what_does_not_parse_is_returned_as_it_is_and_nothing_raises(source):
 def test_a_source_that_reflects_on_names_keeps_those_it_may_reach():
     text = disguise("total = 1\nother = 2\ndef kernel(x):\n    return eval('total + 1') + other").source
     assert "total = 1" in text and "other" not in text
+
+
+def outcome(source):
+    """What one of the cases does, errors included."""
+    names = {"__name__": "case"}
+    try:
+        exec(compile(source, "<case>", "exec"), names)
+        return repr(names["kernel"](5.0))
+    except Exception as error:
+        return repr(error)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_treacherous_program_does_what_it_did(name):
+    assert outcome(disguise(CASES[name]).source) == outcome(CASES[name])
+
+
+def test_attributes_of_a_module_are_known():
+    found = set(dir(torch.nn.Module())) - set(dir(object()))
+    assert {n for n in found if not n.startswith("__")} <= disguise_module._MODULE
+
+
+@pytest.mark.timeout(60)
+def test_hostile_text_takes_no_more_than_its_share_of_time():
+    for text in ("__global__ " * 9000, "#define x\nint" + " " * 99_000 + ";", "#define x\n" + "\n" * 99_000, '"\\' * 49_000):
+        disguise(f"s = {text!r}\ndef kernel(x):\n    return x\n")
+    assert disguise("x = 1\n" * 50_000).renamed == 0
