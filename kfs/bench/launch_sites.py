@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -20,6 +20,11 @@ _NUMBER = re.compile(
     r"(?:const|constexpr)\s+(?:(?:static|unsigned|auto|int|long|short|size_t|u?int\d+_t)\s+)+(\w+)\s*=([^;,{}]{0,200});"
     r"|#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]*)|\b(?:unsigned|int|auto|size_t|u?int\d+_t)\s+(\w+)\s*=([^;,{}]{0,200});"
 )
+_CHANGED = re.compile(
+    r"(?:^|[;{}():,?]|\belse\b)\s*+(\w++)\s*+(?:[-+*/%&|^]|<<|>>)?=(?!=)|\b(\w++)\s*+(?:\+\+|--)|(?:\+\+|--)\s*+(\w++)"
+)
+"""Assignments that are no declarations."""
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DIM3 = re.compile(r"\bdim3\s+(\w+)\s*(?:=\s*dim3\s*)?[({]([^(){};]{0,200})[)}]")
 _SIZES = {"double": 8, "int64_t": 8, "half": 2, "__half": 2, "char": 1, "float4": 16, "float2": 8}
 _TYPES = re.compile(
@@ -74,11 +79,12 @@ def launches_of(host: Sequence[str], constants: Sequence[str]) -> Iterator[Launc
     for text in constants:
         _learn(text, around)
     for function in host:
-        numbers, blocks, read = dict(around), {}, 0
+        changed = {name for names in _CHANGED.findall(function) for name in names} | _parameters(function)
+        numbers, blocks, read = {n: v for n, v in around.items() if n not in changed}, {}, 0
         for match in islice(re.finditer(r"<<<", function), MAX_LAUNCHES):
             before = function[read : match.start()]
             read = match.start()
-            _learn(before, numbers)
+            _learn(before, numbers, changed)
             blocks |= {name: args for name, args in _DIM3.findall(before)}
             name, arguments = _callee(function[max(0, match.start() - 400) : match.start()])
             numbers_of = _split(function[match.end() : match.end() + 2000], ">>>")
@@ -116,11 +122,17 @@ def _split(text: str, stop: str) -> list[str]:
     return []
 
 
-def _learn(text: str, numbers: dict[str, int]) -> None:
-    """Add the integer constants that a text defines."""
+def _parameters(function: str) -> set[str]:
+    """Words in the parameter list of a function: what they name comes from its caller."""
+    return set(re.findall(r"\w+", function[: function.find("{")])) if "{" in function else set()
+
+
+def _learn(text: str, numbers: dict[str, int], changed: Container[str] = frozenset()) -> None:
+    """Add the integer constants that a text defines, but for names that are ``changed`` elsewhere."""
     for match in _NUMBER.finditer(text):
         name, value = next((match[i], match[i + 1]) for i in (1, 3, 5) if match[i] is not None)
-        if (found := _number(value, numbers)) is not None:
+        value = _COMMENT.sub(" ", value)
+        if name not in changed and (found := _number(value, numbers)) is not None:
             numbers[name] = found
         else:
             numbers.pop(name, None)

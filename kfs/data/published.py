@@ -17,6 +17,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,8 +91,14 @@ SETS = {
         ),
     ),
 }
+_SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.\w+)")
 _IDS = ("comparison_id", "pack", "source_id")
 _TEXT = ("anchor_code", "candidate_code", "hardware", "surrogate_label")
+_NUMBERS = ("aggregated_speedup", "true_bin", "repeat")
+_OPTIONAL_NUMBERS = ("stated_bin", "input_tokens", "output_tokens", "elapsed_s", "raw_probability_sum")
+"""Absent, or not a number, where a reply gave none."""
+_COUNTS = ("repeat", "input_tokens", "output_tokens", "elapsed_s")
+_LARGEST = 1e18
 _OPTIONAL_TEXT = ("source_id", "source_search", "internal_experiment", "reasoning", "subset")
 PARENT_TO_CHILD = "parent_to_child"
 """Subset of pairs whose anchor is the candidate's parent in a search."""
@@ -216,7 +223,21 @@ def _files(released: ReleasedSet, folder: Path) -> list[Path]:
         wanted = " or ".join(filter(None, (released.config, released.split)))
         found = ", ".join(str(p.relative_to(root)) for p in every[:5]) or "none"
         raise DataError(f"{root}: no .parquet or .jsonl file or folder whose name begins with {wanted}; found {found}")
+    _all_shards(root, chosen)
     return chosen
+
+
+def _all_shards(root: Path, files: Sequence[Path]) -> None:
+    """Raise where files that count themselves, ``-00000-of-00003``, are not all there."""
+    shards: dict[str, dict[int, set[int]]] = {}
+    for path in files:
+        if match := _SHARD.fullmatch(str(path.relative_to(root))):
+            shards.setdefault(match[1] + match[4], {}).setdefault(int(match[3]), set()).add(int(match[2]))
+    for name, totals in shards.items():
+        (total, found), *others = totals.items()
+        if others or found != set(range(total)):
+            there = "; ".join(f"{len(found)} of {total}" for total, found in totals.items())
+            raise DataError(f"{root}: the set {name} is not whole, found {there} files; fetch it again (git pull; git lfs pull)")
 
 
 def _folder_rows(released: ReleasedSet, folder: Path) -> Iterator[tuple[str, Any]]:
@@ -231,7 +252,7 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
 
     try:
         return pq.read_table(path, partitioning=None).to_pylist()
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         with open(path, "rb") as file:
             pointer = file.read(40).startswith(b"version https://git-lfs")
         remedy = "it is a git-lfs pointer: run `git lfs pull` in the clone" if pointer else "fetch it again"
@@ -246,7 +267,7 @@ def _jsonl(path: Path) -> Iterator[Any]:
     for i, line in enumerate(text.split("\n") if text else []):  # not splitlines: U+2028 may stand in a string
         try:
             yield json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # no JSON, a number of thousands of digits, brackets without end
             raise SchemaError(f"{path}, row {i}: not JSON ({error}); the file may be truncated, or a git-lfs pointer") from error
 
 
@@ -259,6 +280,13 @@ def _fields(released: ReleasedSet, where: str, row: Mapping[str, Any]) -> dict[s
             value = str(value)
         if ours in _OPTIONAL_TEXT and value is None:
             value = ""
+        if ours in _OPTIONAL_NUMBERS and isinstance(value, float) and math.isnan(value):
+            value = None
+        number = type(value) in (int, float) and abs(value) < _LARGEST
+        if not number and (ours in _NUMBERS or (ours in _OPTIONAL_NUMBERS and value is not None)):
+            raise SchemaError(f"{where}, column {theirs!r}: found {str(value)[:80]!r}, expected a number")
+        if number and ours in _COUNTS and value < 0:
+            raise SchemaError(f"{where}, column {theirs!r}: found {value!r}, expected 0 or more")
         if ours in (*_IDS, *_OPTIONAL_TEXT, *_TEXT) and not isinstance(value, str):
             raise SchemaError(f"{where}, column {theirs!r}: found {str(value)[:80]!r}, expected text")
         if ours in ("comparison_id", "pack", *_TEXT) and not value.strip():
@@ -363,6 +391,7 @@ def predictions(source: Source, pairs: Sequence[Pair]) -> list[Forecast]:
         If the set is not at hand.
     SchemaError
         If a row answers no pair, repeats an answer, or holds a distribution that no model can have stated; names file and row.
+        If a forecaster does not answer every pair equally often.
     """
     released, packs, seen, found = SETS["predictions"], {p.comparison_id: p.pack for p in pairs}, {}, []
     for where, row in source.rows("predictions"):
@@ -379,7 +408,23 @@ def predictions(source: Source, pairs: Sequence[Pair]) -> list[Forecast]:
                 f"{where} ({answers!r}): repeat {answer.repeat} of {answer.surrogate_label!r} stands in {first} already"
             )
         found.append(answer)
+    _answered_alike(found, len(packs))
     return found
+
+
+def _answered_alike(answers: Sequence[Forecast], n_pairs: int) -> None:
+    """Raise where a forecaster left a pair out, or answered one more often than another: scores would be of other pairs."""
+    times: dict[str, Counter[str]] = {}
+    for answer in answers:
+        times.setdefault(answer.surrogate_label, Counter())[answer.comparison_id] += 1
+    for label, found in times.items():
+        least, most = (end(found.items(), key=lambda x: x[1]) for end in (min, max))
+        if len(found) < n_pairs or least[1] < most[1]:
+            odd = f"{least[0]!r} {least[1]} times and {most[0]!r} {most[1]} times" if least[1] < most[1] else "each as often"
+            raise SchemaError(
+                f"{SETS['predictions'].name}: {label!r} answers {len(found)} of {n_pairs} pairs, {odd}; expected every pair as "
+                "often as any other; fetch the set again"
+            )
 
 
 def _forecast(released: ReleasedSet, where: str, fields: dict[str, Any], given: Any) -> Forecast:
@@ -398,8 +443,7 @@ def _forecast(released: ReleasedSet, where: str, fields: dict[str, Any], given: 
         return _build(Forecast, released, where, **fields, parse_failed=True, parse_error=reason)
     p = [stated.get(b, 0.0) for b in range(1, N_BINS + 1)]
     answer = _build(Forecast.from_probabilities, released, where, **fields, probabilities=p)
-    known = isinstance(raw_sum, (int, float)) and math.isfinite(raw_sum) and raw_sum > 0
-    return answer.model_copy(update={"raw_probability_sum": float(raw_sum)}) if known else answer
+    return answer.model_copy(update={"raw_probability_sum": float(raw_sum)}) if raw_sum is not None and raw_sum > 0 else answer
 
 
 def _unusable(stated: Mapping[int, float]) -> str | None:
@@ -424,7 +468,7 @@ def _stated(where: str, given: Any) -> dict[int, float]:
             raise SchemaError(f"{place}: found bin {which!r}, allowed are 1 to {N_BINS}")
         if which in stated:
             raise SchemaError(f"{place}: bin {which} is listed twice")
-        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p < math.inf:
+        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p < _LARGEST:
             raise SchemaError(f"{place}: bin {which} has p = {p!r}, allowed is a finite number of 0 or more")
         stated[which] = float(p)
     return stated

@@ -33,6 +33,11 @@ def parts(test: pd.DataFrame, calibration: pd.DataFrame | None) -> Iterator[tupl
         yield test[test["cluster"] == cluster], test[test["cluster"] != cluster]
 
 
+def mapped_name(name: str, how: str) -> str:
+    """What a forecaster is called whose distributions are mapped."""
+    return f"{name} + {how}"
+
+
 def recalibrate(
     test: pd.DataFrame, calibration: pd.DataFrame | None, maps: Sequence[str] = tuple(RECALIBRATIONS)
 ) -> pd.DataFrame:
@@ -62,7 +67,7 @@ def recalibrate(
             with threadpool_limits(1):  # a fit of 16 numbers: threads would only wait for each other, ten times as long
                 rows = [_mapped(judged, others, how) for judged, others in folds]
             if all(r is not None for r in rows):
-                made.append(pd.concat(rows).assign(forecaster=f"{name} + {how}"))
+                made.append(pd.concat(rows).assign(forecaster=mapped_name(name, how)))
     return pd.concat(made, ignore_index=True) if made else test.iloc[:0]
 
 

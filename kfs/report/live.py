@@ -39,12 +39,12 @@ def measure(data: LiveData, say: Callable[[str], None]) -> Path:
     tasks = [load_task(name) for name in data.tasks or task_names()]
     target = Target(looks=(data.child_pairs,))
     asked = {t.name: chosen(t, data.device, data.kernels) for t in tasks}
-    key = content_id(HARNESS, target.describe(), *(f"{t.task_id} {[k.kernel_id for k in asked[t.name]]}" for t in tasks))
-    for done in folder.glob("*/complete.json"):
-        if json.loads(done.read_text())["key"] == key:
-            return done.parent
+    wanted = [f"{t.task_id} {[k.kernel_id for k in asked[t.name]]}" for t in tasks]
     with open_device(data.device, None) as device:
         place = folder / device.hardware.name
+        key = content_id(HARNESS, target.describe(), device.hardware.model_dump_json(), *wanted)
+        if _key(place / "complete.json") == key:
+            return place
         (place / "complete.json").unlink(missing_ok=True)
         for stale in place.glob("*.parquet"):  # of other tasks or kernels; measurements are in the log
             stale.unlink()
@@ -54,6 +54,14 @@ def measure(data: LiveData, say: Callable[[str], None]) -> Path:
         record(device, tasks, folder, kernels=kernels, **where)
     atomic_write(place / "complete.json", json.dumps({"key": key}).encode())
     return place
+
+
+def _key(complete: Path) -> str | None:
+    """What finished records answer to; None where there are none, or their note cannot be read."""
+    try:
+        return json.loads(complete.read_text())["key"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def chosen(task: Task, device: str, most: int | None) -> list[Kernel]:

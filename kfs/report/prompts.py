@@ -28,8 +28,8 @@ _LEFT_OUT = re.compile(r"\b(\d+) examples left out\b")
 
 
 def is_language_model(name: str) -> bool:
-    """Whether a forecaster reads prompts."""
-    return issubclass(FORECASTERS[name], LanguageModel)
+    """Whether it is a forecaster of ours that reads prompts."""
+    return issubclass(FORECASTERS.get(name, object), LanguageModel)
 
 
 def variants(name: str, options: Mapping[str, Any], switched: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -142,12 +142,14 @@ def movement(
     dict
         ``labels``, then moved (mean total variation distance, 0 to 1), other_bin (share whose likeliest bin changed),
         octaves (mean absolute change of expected log2 speedup), worse (rise of half Brier), each with low and high over tasks and
-        kernels; n, n_parse_failed (in either).
+        kernels, NaN where no pair is parsed in both; n, n_parse_failed (in either), n_compared.
     """
     frames = [tidy(pairs, {"x": answers}) for answers in (before, after)]
     parsed = ~(frames[0]["parse_failed"] | frames[1]["parse_failed"])
     a, b = (f[parsed].reset_index(drop=True) for f in frames)
-    line = {**labels}
+    line = labels | {
+        f"{name}{end}": np.nan for name in ("moved", "other_bin", "octaves", "worse") for end in ("", "_low", "_high")
+    }
     if len(a):
         p, q, truth = a[PROBABILITIES].to_numpy(), b[PROBABILITIES].to_numpy(), a["true_bin"].to_numpy()
         changes = {
@@ -159,7 +161,7 @@ def movement(
         for name, values in changes.items():
             found = score.bootstrap(score.mean, (values,), **design(a), **intervals.options())
             line |= {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
-    return {**line, "n": len(pairs), "n_parse_failed": int((~parsed).sum())}
+    return {**line, "n": len(pairs), "n_parse_failed": int((~parsed).sum()), "n_compared": int(parsed.sum())}
 
 
 def scatter(pairs: list[Pair], before: list[Forecast], after: list[Forecast]) -> pd.DataFrame:

@@ -247,12 +247,19 @@ class Run:
         -------
         list of Forecast
             In the order of the pairs.
+
+        Raises
+        ------
+        UnknownNameError
+            If it is no forecaster of ours that takes part; those that came with the data cannot be asked again.
         """
         from dataclasses import replace
 
         from kfs.data.manifest import cache_folder
         from kfs.forecast import run_folds
 
+        if name not in self.config.forecasters:
+            raise unknown_name("forecaster that can be asked", name, self.config.forecasters, "name one with forecaster=...")
         given = {p.comparison_id: p for p in pairs}
         folds = [replace(f, test=[given[p.comparison_id] for p in f.test if p.comparison_id in given]) for f in self.folds()]
         options = {**self.config.forecaster[name], **changed}
@@ -302,7 +309,10 @@ class Run:
 
     def on_every_pair(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Rows of the forecasters that forecast every test pair, recalibrated ones among them; see :attr:`everywhere`."""
-        return frame[frame["forecaster"].str.split(" + ", regex=False).str[0].isin(self.everywhere)]
+        from kfs.report.deferral import RECALIBRATIONS, mapped_name
+
+        names = {*self.everywhere, *(mapped_name(name, how) for name in self.everywhere for how in RECALIBRATIONS)}
+        return frame[frame["forecaster"].isin(names)]
 
     def calibration_frame(self, names: Iterable[str] | None = None) -> pd.DataFrame | None:
         """Like :meth:`frame`, of the calibration split; None where one task is left out at a time."""

@@ -231,7 +231,10 @@ def paired(
     metrics: tuple[str, ...] = ("half_brier", "spearman"),
     only: tuple[str, ...] = ("all", *REFERENCE_SUBSETS, "within_variant"),
 ) -> pd.DataFrame:
-    """Differences between ``first`` and every other forecaster on the same rows, with paired intervals.
+    """Differences between ``first`` and every other forecaster on the same pairs, with paired intervals.
+
+    Where one of the two answered a pair once and the other several times, its answer stands beside each of the other's; else
+    their first answers are compared, their second, and so on.
 
     Returns
     -------
@@ -240,12 +243,10 @@ def paired(
         the metric counts).
     """
     columns = ["first", "second", "subset", "metric", "estimate", "low", "high", "excludes_zero", "better", "n"]
-    mine = frame[frame["forecaster"] == first].set_index(["comparison_id", "repeat"])
+    mine = frame[frame["forecaster"] == first]
     table = []
     for second in [name for name in frame["forecaster"].unique() if name != first]:
-        other = frame[frame["forecaster"] == second].set_index(["comparison_id", "repeat"])
-        shared = mine.index.intersection(other.index, sort=False)
-        a, b = mine.loc[shared].reset_index(), other.loc[shared].reset_index()
+        a, b = _side_by_side(mine, frame[frame["forecaster"] == second])
         if a.empty:
             continue
         for subset, member in subsets(a).items():
@@ -268,6 +269,18 @@ def paired(
                 values = [found.estimate, found.low, found.high, excludes, better, len(mine_used)]
                 table.append(dict(zip(columns, [first, second, subset, metric, *values], strict=True)))
     return pd.DataFrame(table, columns=columns)
+
+
+def _side_by_side(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of two forecasters that answer the same pairs, in the same order."""
+    number = lambda rows: rows.sort_values("repeat", kind="stable").groupby("comparison_id").cumcount()
+    keys = [
+        pd.DataFrame({"pair": rows["comparison_id"], "answer": number(rows), "row": np.arange(len(rows))})
+        for rows in (first, second)
+    ]
+    once = [not (k["answer"] > 0).any() for k in keys]
+    joined = keys[0].merge(keys[1], on="pair" if any(once) else ["pair", "answer"], how="inner")
+    return tuple(rows.iloc[joined[f"row_{end}"]].reset_index(drop=True) for rows, end in ((first, "x"), (second, "y")))
 
 
 def clear_differences(table: pd.DataFrame, subset: str = "all") -> str:

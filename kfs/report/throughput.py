@@ -7,8 +7,9 @@ are the user's; without one there is no figure in dollars.
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ import pandas as pd
 from kfs.forecast import make
 from kfs.forecast.query import Query
 from kfs.pairs import Fold
-from kfs.records import Forecast, Measurement
+from kfs.records import Forecast, Measurement, Pair
 from kfs.report.config import StudyConfig
 from kfs.report.prompts import is_language_model
 
@@ -25,24 +26,42 @@ PER = 3600.0
 MEASURING = "measuring"
 
 
-def seconds_of_learners(config: StudyConfig, folds: Sequence[Fold], names: Iterable[str]) -> dict[str, float]:
-    """Seconds a forecast takes that asks no model, features of sources included: mean over test pairs of the first fold."""
+def answering(config: StudyConfig, names: Iterable[str]) -> list[str]:
+    """Forecasters whose answers carry the seconds they took: language models, and those that came with the data."""
+    return [name for name in names if name not in config.forecasters or is_language_model(name)]
+
+
+def seconds_of_learners(config: StudyConfig, folds: Sequence[Fold], names: Iterable[str]) -> dict[str, tuple[float, int]]:
+    """Seconds a forecast takes that asks no model, features of sources included: mean over test pairs of the first fold, and n.
+
+    Every candidate is a source nobody has seen; anchors are as often the same as in the pairs. Fits are not counted.
+    """
     fold = folds[0]
     found = {}
-    for i, name in enumerate(names, start=1):
-        # sources that differ from those of all others, so that nothing remembered of them is used
-        other = lambda p, blank="\n" * i: {side: getattr(p, side) + blank for side in ("anchor_code", "candidate_code")}
-        queries = [Query.from_pair(p.model_copy(update=other(p))) for p in fold.test[:N_TIMED]]
+    for name in names:
+        queries = [Query.from_pair(p.model_copy(update=sources)) for p, sources in _never_seen(fold.test[:N_TIMED])]
         forecaster = make(name, **config.forecaster[name])
         forecaster.fit(fold.train[:: max(1, len(fold.train) // N_LEARNT)], fold.calibration[:N_LEARNT])
         begin = time.perf_counter()
         forecaster.forecast(queries)
-        found[name] = (time.perf_counter() - begin) / len(queries)
+        found[name] = (time.perf_counter() - begin) / len(queries), len(queries)
     return found
 
 
+def _never_seen(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, dict[str, str]]]:
+    """Pairs with sources that end in blanks of their own, so that nothing remembered of them is used."""
+    blanks = lambda: "\n" + format(secrets.randbits(64), "064b").translate({48: " ", 49: "\t"}) + "\n"
+    anchors: dict[str, str] = {}
+    for p in pairs:
+        anchor = anchors.setdefault(p.anchor_code, p.anchor_code + blanks())
+        yield p, {"anchor_code": anchor, "candidate_code": p.candidate_code + blanks()}
+
+
 def throughput(
-    config: StudyConfig, asked: Mapping[str, list[Forecast]], learners: Mapping[str, float], measurements: Sequence[Measurement]
+    config: StudyConfig,
+    asked: Mapping[str, list[Forecast]],
+    learners: Mapping[str, tuple[float, int]],
+    measurements: Sequence[Measurement],
 ) -> pd.DataFrame:
     """One row a forecaster, and one for measuring where the study's kernels were measured by kfs.
 
@@ -51,9 +70,9 @@ def throughput(
     config : StudyConfig
         Prices, and options of the forecasters.
     asked : mapping of str to list of Forecast
-        Forecasts of language models, with the seconds and tokens they took.
-    learners : mapping of str to float
-        Seconds a forecast of the others.
+        Forecasts of :func:`answering` forecasters, with the seconds and tokens they took.
+    learners : mapping of str to (float, int)
+        Seconds a forecast of the others, and how many were timed.
     measurements : sequence of Measurement
 
     Returns
@@ -63,9 +82,9 @@ def throughput(
         reads tokens), usd_per_1000 (NaN where no price is known), per_measurement (forecasts in the time of a measurement), n.
     """
     prices, table = config.prices, []
-    for name, seconds in learners.items():
+    for name, (seconds, n) in learners.items():
         usd = 1000 * seconds * prices.forecasting_usd_per_hour / PER if prices.forecasting_usd_per_hour is not None else np.nan
-        table.append({"what": name, "seconds": seconds, "usd_per_1000": usd, "n": N_TIMED})
+        table.append({"what": name, "seconds": seconds, "usd_per_1000": usd, "n": n})
     for name, answers in asked.items():
         seconds = np.array([np.nan if f.elapsed_s is None else f.elapsed_s for f in answers])
         tokens = {c: np.mean([getattr(f, c) or 0 for f in answers]) for c in ("input_tokens", "output_tokens")}
@@ -88,11 +107,11 @@ def throughput(
 
 def _usd_per_1000(config: StudyConfig, name: str, tokens: Mapping[str, float], seconds: np.ndarray) -> float:
     """By the tokens where an endpoint's prices are stated, else by the hour of the machine, where that is."""
-    options = config.forecaster[name]
+    options = config.forecaster.get(name) or {}
     a, b = options.get("usd_per_million_input"), options.get("usd_per_million_output")
     if a is not None and b is not None:
         return (tokens["input_tokens"] * a + tokens["output_tokens"] * b) / 1000
-    if config.prices.forecasting_usd_per_hour is not None and name != "endpoint":
+    if config.prices.forecasting_usd_per_hour is not None and name in config.forecasters and name != "endpoint":
         return 1000 * float(np.nanmean(seconds)) * config.prices.forecasting_usd_per_hour / PER
     return float("nan")
 
@@ -122,6 +141,6 @@ def prices_said(config: StudyConfig, asked: Iterable[str]) -> str:
         value = getattr(config.prices, key)
         said.append(f"`prices.{key}` is " + ("not stated" if value is None else f"{value:g} USD"))
     for name in asked:
-        if is_language_model(name) and (value := config.forecaster[name].get("usd_per_million_input")) is not None:
+        if (value := (config.forecaster.get(name) or {}).get("usd_per_million_input")) is not None:
             said.append(f"`{name}` takes {value:g} USD for a million tokens in")
     return "; ".join(said) + "."

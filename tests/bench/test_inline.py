@@ -85,6 +85,23 @@ def test_what_depends_on_inputs_stays_unknown():
     assert unit.launched == {"add": Launched("add", 1, None, None)}
 
 
+@pytest.mark.parametrize(
+    ("code", "threads"),
+    [
+        ("void run(int n) { int threads = 256; if (n < 64) threads = n; add<<<n, threads>>>(p); }", None),
+        ("void run(int n) { int threads = 256; threads /= 2; add<<<n, threads>>>(p); }", None),
+        ("void run(int n) { int threads = 256; for (; n; n--) threads++; add<<<n, threads>>>(p); }", None),
+        ("const int threads = 64; void run(int threads) { add<<<1, threads>>>(p); }", None),
+        ("const int threads = 64; void run(int n) { n = 3; if (n == threads) add<<<n, threads>>>(p); }", 64),
+        ("#define threads 128 // of a block\nvoid run() { add<<<1, threads>>>(p); }", 128),
+        ("#define threads 128 /* of a block */\nvoid run() { add<<<1, threads>>>(p); }", 128),
+    ],
+)
+def test_only_what_never_changes_is_a_constant(code, threads):
+    (unit,) = device_units(module(f"{SUM}\n{code}").source)
+    assert unit.launched["add"].threads == threads
+
+
 def test_launches_of_one_string_tell_of_kernels_in_another():
     host = "torch::Tensor f(torch::Tensor x) { add<<<1, 96>>>(x.data_ptr<float>()); return x; }"
     (unit,) = device_units(f"A = {SUM!r}\nB = {host!r}\n")
@@ -190,8 +207,10 @@ def test_code_that_does_not_compile_says_what_the_compiler_says():
         SUM + "void f() {" + "k<<<1, 2>>>(a);" * 9_000 + "}",
         "template <" * 15_000 + SUM,
         "x = '\ud800'; " + SUM,
+        SUM + "void f() { k<<<1, 2>>>(a); " + "a" * 150_000 + " }",
+        SUM + "void f() { k<<<1, 2>>>(a); ;" + " " * 150_000 + "}",
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_hostile_texts_are_read_to_an_end(text):  # the time limit of every test ends one that takes forever
     try:

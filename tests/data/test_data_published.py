@@ -141,6 +141,9 @@ def probabilities(*p):
         (lambda r: r.update(comparison_id="trimul-0"), r"id 'trimul-0' stands in .*row 0 already"),
         (lambda r: r.update(comparison_id=["trimul-0"]), r"column 'comparison_id': found .* expected text"),
         (lambda r: r.update(hardware=3), r"column 'hardware': found '3', expected text"),
+        (lambda r: r.update(aggregated_speedup=True), r"column 'aggregated_speedup': found 'True', expected a number"),
+        (lambda r: r.update(aggregated_speedup=10**400), r"column 'aggregated_speedup': found '1000.*expected a number"),
+        (lambda r: r.update(true_bin="4"), r"column 'true_bin': found '4', expected a number"),
     ],
 )
 def test_a_wrong_row_of_the_evaluation_set_is_named_with_what_was_found(tmp_path, change, message):
@@ -164,6 +167,12 @@ def test_a_wrong_row_of_the_evaluation_set_is_named_with_what_was_found(tmp_path
         (lambda r: r.update(bin_probabilities=[{"bin": 1, "p": 0.5}] * 2), "bin 1 is listed twice"),
         (lambda r: r.update(bin_probabilities=probabilities(-0.1, 1.1)), r"bin 1 has p = -0\.1, allowed is a finite number"),
         (lambda r: r.update(bin_probabilities=probabilities(float("nan"))), "bin 1 has p = nan"),
+        (lambda r: r.update(bin_probabilities=probabilities(10**400)), "bin 1 has p = 1000"),
+        (lambda r: r.update(repeat=True), "column 'repeat': found 'True', expected a number"),
+        (lambda r: r.update(repeat=-1), "column 'repeat': found -1, expected 0 or more"),
+        (lambda r: r.update(input_tokens=-5), "column 'input_tokens': found -5, expected 0 or more"),
+        (lambda r: r.update(elapsed_s="2 s"), "column 'elapsed_s': found '2 s', expected a number"),
+        (lambda r: r.update(raw_probability_sum=10**400), "column 'raw_probability_sum': found '1000"),
         (lambda r: r.pop("reasoning"), "column 'reasoning' is missing"),
     ],
 )
@@ -196,6 +205,33 @@ def test_bins_left_out_have_probability_zero_and_one_bin_may_state_more_than_one
     assert (found[2].predicted_bin, found[2].probabilities[0], found[2].raw_probability_sum) == (1, 1.0, 1.05)
 
 
+def test_what_is_not_a_number_is_absent_where_a_reply_may_give_none(tmp_path):
+    absent = dict.fromkeys(("input_tokens", "output_tokens", "elapsed_s", "raw_probability_sum", "predicted_bin"), float("nan"))
+    found = broken(tmp_path, lambda r: r.update(absent), key="predictions")[2]
+    assert (found.input_tokens, found.output_tokens, found.elapsed_s, found.stated_bin) == (None,) * 4
+    assert 0.8 < found.raw_probability_sum < 1.2
+
+
+@pytest.mark.parametrize(("rows", "said"), [(slice(1, None), "1 times"), (slice(3, None), "answers 5 of 6 pairs")])
+def test_a_forecaster_that_does_not_answer_every_pair_as_often_is_named(tmp_path, rows, said):
+    rng = np.random.default_rng(0)
+    pairs = released.eval_rows(rng, per_pack=1)
+    released.write(tmp_path / EVAL / "combined" / "eval.jsonl", pairs)
+    released.write(tmp_path / PREDICTIONS / "combined" / "p.jsonl", released.prediction_rows(pairs, rng)[rows])
+    with pytest.raises(SchemaError, match=rf"'synthetic-1'.*{said if 'pairs' in said else '2 times'}.*every pair as often"):
+        predictions(Source(tmp_path), eval_pairs(Source(tmp_path)))
+
+
+@pytest.mark.parametrize("gone", ["eval-00001-of-00002", "eval-00000-of-00002"])
+def test_a_set_of_which_a_file_is_missing_is_refused(tmp_path, gone):
+    rows = released.eval_rows(np.random.default_rng(0))
+    for i in range(2):
+        released.write(tmp_path / EVAL / "data" / f"eval-0000{i}-of-00002.parquet", rows[i::2])
+    (tmp_path / EVAL / "data" / f"{gone}.parquet").unlink()
+    with pytest.raises(DataError, match=r"data/eval.parquet is not whole, found 1 of 2 files"):
+        eval_pairs(Source(tmp_path))
+
+
 def test_a_failed_row_without_a_released_reason_still_has_one(tmp_path):
     change = lambda r: r.update(parse_failed=True, parse_error=None, predicted_bin=-1, bin_probabilities=None)
     assert broken(tmp_path, change, key="predictions", suffix="parquet")[2].parse_error == "no reason was released"
@@ -224,6 +260,10 @@ def test_a_file_that_is_no_table_says_so(tmp_path):
     lines.write_text("[1]\n")
     with pytest.raises(SchemaError, match=r"row 0: column 'comparison_id' is missing; found list"):
         eval_pairs(Source(tmp_path))
+    for text in ("[" * 100_000, '{"comparison_id": ' + "1" * 5000 + "}"):
+        lines.write_text(text)
+        with pytest.raises(SchemaError, match=r"eval\.jsonl, row 0: not JSON"):
+            eval_pairs(Source(tmp_path))
     lines.write_bytes(b"\xff\xfe")
     with pytest.raises(SchemaError, match="not UTF-8"):
         eval_pairs(Source(tmp_path))

@@ -41,8 +41,13 @@ def test_a_live_study_measures_this_machine_once_and_reads_what_it_measured(data
     assert len(measurements) == len(kernels) == 9 and hardware.kind == "cpu"
     pairs = sources.load_pairs(data, np.random.default_rng(0))
     assert {p.pack for p in pairs} == set(TASKS) and all(p.hardware == hardware.name for p in pairs)
-    monkeypatch.setattr(live, "open_device", lambda *_: pytest.fail("measured again"))
+    again = live.record
+    monkeypatch.setattr(live, "record", lambda *a, **k: pytest.fail("measured again"))
     assert live.measure(data.data, said.append) == folder and len(said) == 1
+    for unreadable in (b"{", b"[]", b"\xff"):
+        (folder / "complete.json").write_bytes(unreadable)
+        monkeypatch.setattr(live, "record", lambda *a, **k: (again(*a, **k), said.append("looked into the log")))
+        assert live.measure(data.data, said.append) == folder and said[-1] == "looked into the log"
 
 
 def test_unfinished_records_and_those_of_two_machines_are_refused(data, tmp_path):

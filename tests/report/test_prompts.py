@@ -79,7 +79,8 @@ def test_movement_leaves_out_what_could_not_be_parsed_and_counts_it():
     assert found["moved"] == pytest.approx(0.5 * np.abs(p - q).sum()) and found["worse"] < 0
     still = prompts.movement(rows, before, before, INTERVALS)
     assert still["moved"] == still["other_bin"] == still["octaves"] == 0
-    assert prompts.movement(rows[:1], before[:1], after[:1], INTERVALS)["n_parse_failed"] == 1
+    none = prompts.movement(rows[:1], before[:1], after[:1], INTERVALS, forecaster="local")
+    assert set(none) == set(found) and none["n_parse_failed"] == 1 and none["n_compared"] == 0 and np.isnan(none["moved"])
 
 
 def test_disguised_pairs_keep_identity_and_label():
@@ -97,11 +98,12 @@ def test_throughput_has_dollars_only_where_a_price_is_known():
     config = compose(overrides="forecaster=all")
     rows = pairs()
     asked = {"local": answers(rows, 1.0, input_tokens=1000, output_tokens=0, elapsed_s=0.5)}
-    table = throughput.throughput(config, asked, {"prior": 0.001}, measured([9.0, 11.0])).set_index("what")
+    table = throughput.throughput(config, asked, {"prior": (0.001, 7)}, measured([9.0, 11.0])).set_index("what")
+    assert table.loc["prior", "n"] == 7
     assert table.loc["local", "per_second"] == pytest.approx(2.0) and table.loc["local", "per_measurement"] == pytest.approx(20)
     assert table["usd_per_1000"].isna().all()
     config.prices = PricesConfig(measuring_usd_per_hour=3.6, forecasting_usd_per_hour=0.36)
-    table = throughput.throughput(config, asked, {"prior": 0.001}, measured([9.0, 11.0])).set_index("what")
+    table = throughput.throughput(config, asked, {"prior": (0.001, 7)}, measured([9.0, 11.0])).set_index("what")
     assert table.loc["measuring", "usd_per_1000"] == pytest.approx(10.0)
     assert table.loc["local", "usd_per_1000"] == pytest.approx(0.05)
 
@@ -128,4 +130,18 @@ def test_learners_are_timed_on_sources_they_have_not_seen():
     config = compose(overrides="forecaster=all")
     fold = type("Fold", (), {"train": pairs(), "calibration": [], "test": pairs()})()
     found = throughput.seconds_of_learners(config, [fold], ["prior", "code_length"])
-    assert set(found) == {"prior", "code_length"} and all(s > 0 for s in found.values())
+    assert set(found) == {"prior", "code_length"} and all(s > 0 and n == 12 for s, n in found.values())
+    twice = [list(throughput._never_seen(pairs())) for _ in range(2)]
+    candidates = [sources["candidate_code"] for seen in twice for _, sources in seen]
+    assert len(set(candidates)) == len(candidates) and all(
+        c.strip() == p.candidate_code.strip() for (p, _), c in zip(twice[0], candidates[:12], strict=True)
+    )
+    assert len({sources["anchor_code"] for _, sources in twice[0]}) == 1
+
+
+def test_forecasters_that_came_with_the_data_have_their_own_seconds_and_no_price_of_ours():
+    config = compose(overrides="forecaster=prior prices.forecasting_usd_per_hour=1")
+    assert throughput.answering(config, ["theirs", "prior"]) == ["theirs"]
+    assert not prompts.is_language_model("theirs")
+    table = throughput.throughput(config, {"theirs": answers(pairs(), 1.0, elapsed_s=2.0)}, {}, [])
+    assert table["seconds"].iloc[0] == 2.0 and np.isnan(table["usd_per_1000"].iloc[0])

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kfs.errors import DataError, SchemaError
+from kfs.errors import DataError, SchemaError, UnknownNameError
 from kfs.report import deferral, sources, tables
 from kfs.report.config import compose
 from kfs.report.run import Run
@@ -78,6 +78,8 @@ def test_forecasters_of_ours_can_be_set_beside_the_released_ones(clones, tmp_pat
     run = Run(configured(clones, "forecaster=prior"), tmp_path)
     assert run.forecasters == [*released.LABELS, "prior"]
     assert [f.comparison_id for f in run.forecasts("prior")] == [p.comparison_id for p in run.test_pairs()]
+    with pytest.raises(UnknownNameError, match=r"'synthetic-1'.*known: prior.*forecaster="):
+        run.ask("synthetic-1", run.test_pairs())
 
 
 def test_pairs_of_a_search_that_the_evaluation_set_holds_are_a_subset(clones, tmp_path):
@@ -109,7 +111,7 @@ def test_discovery_pairs_are_optional_and_commits_are_the_identity_of_what_is_re
 def test_a_released_forecaster_with_the_name_of_one_of_ours_is_refused(clones, tmp_path):
     rng = np.random.default_rng(0)
     (tmp_path / "gpu-forecasters-eval-set").symlink_to(clones / "gpu-forecasters-eval-set")
-    rows = [r | {"surrogate_label": "prior"} for r in released.prediction_rows(released.eval_rows(rng)[:2], rng)[:3]]
+    rows = [r | {"surrogate_label": "prior"} for r in released.prediction_rows(released.eval_rows(rng), rng)[: 48 * 3]]
     released.write(tmp_path / "gpu-forecasters-eval-set-predictions" / "predictions.jsonl", rows)
     with pytest.raises(SchemaError, match="'prior' is a released forecaster and one of ours"):
         sources.released_forecasts(configured(tmp_path, "forecaster=prior"))

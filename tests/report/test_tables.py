@@ -237,3 +237,23 @@ def test_distance_to_edge_is_zero_on_an_edge():
 
 def test_every_metric_of_the_headline_is_the_score_of_that_name():
     assert {name: getattr(score, name) for name in METRICS} == tables.METRICS
+
+
+def test_one_answer_stands_beside_each_of_several(kit, pairs, rng):
+    several = [
+        f.model_copy(update={"repeat": r}) for r in (1, 2, 3) for f in kit.make_forecasts("several", pairs, rng, noise=1.0)
+    ]
+    once = kit.make_forecasts("once", pairs, rng, noise=0.2)
+    frame = tables.tidy(pairs, {"several": several, "once": once})
+    for first, sign in (("several", 1), ("once", -1)):
+        row = tables.paired(frame, first, INTERVALS, metrics=("half_brier",), only=("all",)).iloc[0]
+        whole = tables.headline(frame, INTERVALS).query("subset == 'all'").set_index("forecaster")["half_brier"]
+        assert row["n"] == 3 * len(pairs) and row["estimate"] == pytest.approx(sign * (whole["several"] - whole["once"]))
+
+
+def test_answers_are_numbered_before_they_are_paired(kit, pairs, rng):
+    made = [kit.make_forecasts("a", pairs, rng, noise=1.0) for _ in range(2)]
+    numbered = lambda start: [f.model_copy(update={"repeat": start + i}) for i, part in enumerate(made) for f in part]
+    frame = tables.tidy(pairs, {"zero": numbered(0), "one": numbered(1)[::-1]})
+    row = tables.paired(frame, "zero", INTERVALS, metrics=("half_brier",), only=("all",)).iloc[0]
+    assert row["n"] == 2 * len(pairs) and row["estimate"] == row["low"] == row["high"] == 0
