@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfs.errors import unknown_name
 from kfs.forecast.boosted import Boosted
-from kfs.forecast.cache import AnswerCache, ForecastCache, code_version, library_versions, pairs_digest
+from kfs.forecast.cache import AnswerCache, ForecastCache, code_version, library_versions, one_at_a_time, pairs_digest
 from kfs.forecast.compiled import BoostedFacts
 from kfs.forecast.endpoint import Endpoint
 from kfs.forecast.engine import Engine
@@ -81,7 +81,8 @@ def run_folds(
     What is finished is kept under ``cache_dir`` by content: a second run reads it, a killed run computes only what is missing.
     A language model's answers lie in one file, by model, prompt, sampling and repeat. Of the others, chunks of forecasts are
     kept by forecaster, options, code, versions of the libraries that can change a number, and for those that learn the training
-    and calibration pairs; a fold whose forecasts are all there is not fitted again.
+    and calibration pairs; a fold whose forecasts are all there is not fitted again. Of several processes that ask for the same,
+    one works and the others wait for it.
 
     Parameters
     ----------
@@ -106,10 +107,13 @@ def run_folds(
 
     forecaster = make(forecaster_name, **options)
     kind = type(forecaster)
+    settings = json.dumps({f.name: getattr(forecaster, f.name) for f in fields(kind) if f.init}, sort_keys=True, default=str)
     if isinstance(forecaster, LanguageModel):
-        with contextlib.closing(AnswerCache(Path(cache_dir) / "answers.sqlite")) as answers:
+        with (
+            one_at_a_time(Path(cache_dir) / "locks" / content_id(kind.name, settings)),
+            contextlib.closing(AnswerCache(Path(cache_dir) / "answers.sqlite")) as answers,
+        ):
             return forecaster.forecast_folds(folds, asked, progress=progress, cache=answers)
-    settings = json.dumps({f.name: getattr(forecaster, f.name) for f in fields(kind) if f.init}, sort_keys=True)
     modules = (kind.__module__, *getattr(kind, "reads", ()))  # what it imports, and what it calls by name
     code = f"{', '.join(map(code_version, modules))} with {library_versions(kind.libraries)}"
     found: list[Forecast] = []
@@ -119,15 +123,16 @@ def run_folds(
         for fold in folds:
             learnt_from = pairs_digest(fold.train, fold.calibration) if kind.learns else ""
             identity = content_id(kind.name, settings, code, learnt_from)
-            cache = ForecastCache(Path(cache_dir) / kind.name / identity)
             queries = [Query.from_pair(p) for split in asked for p in getattr(fold, split)]
-            missing = [q for q in queries if cache.get(q) is None]
-            bar.update(len(queries) - len(missing))
-            if missing:
-                forecaster.fit(fold.train, fold.calibration)
-            for chunk in _chunks(missing, kind.chunk_size):
-                cache.add(chunk, forecaster.forecast(chunk))
-                bar.update(len(chunk))
+            with one_at_a_time(Path(cache_dir) / "locks" / identity):
+                cache = ForecastCache(Path(cache_dir) / kind.name / identity)
+                missing = [q for q in queries if cache.get(q) is None]
+                bar.update(len(queries) - len(missing))
+                if missing:
+                    forecaster.fit(fold.train, fold.calibration)
+                for chunk in _chunks(missing, kind.chunk_size):
+                    cache.add(chunk, forecaster.forecast(chunk))
+                    bar.update(len(chunk))
             found += [cache.get(q) for q in queries]
     return found
 

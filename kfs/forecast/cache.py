@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import fcntl
 import importlib.metadata
 import importlib.util
 import json
@@ -110,6 +111,24 @@ def pairs_digest(*parts: Sequence[Pair]) -> str:
         for p in pairs
     ]
     return content_id(*rows)
+
+
+@contextlib.contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Hold a lock file, so that no other process computes, or pays for, the same at the same time; waits while one does.
+
+    The operating system lets go of it when its holder ends, so a killed process leaves none. Where a file system has no locks,
+    nothing is held: then only time is lost.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile has it open, too
 
 
 class ForecastCache:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import re
 import sys
 
 from kfs.errors import KfsError, StudyError
@@ -36,6 +37,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "overrides", nargs=argparse.REMAINDER, help="config overrides, key=value; groups: study, data, forecaster, debug"
     )
     parser.add_argument("-m", "--multirun", action="store_true", help="run every combination of comma lists, one after another")
+    parser.add_argument("-j", "--jobs", type=_count, metavar="N", help="notebooks at a time (default: one a core, four at most)")
     parser.add_argument("--config", action="store_true", help="print the composed configuration and stop")
     parser.set_defaults(run=run, study_parser=parser)
     return parser
@@ -43,18 +45,26 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Run the verb; the exit status is 0 if every job finished."""
-    flags = [o for o in args.overrides if o.startswith("-")]  # argparse itself takes no option between overrides
-    for flag in flags:
-        if flag in ("-m", "--multirun"):
+    overrides, rest = [], list(args.overrides)
+    while rest:  # argparse itself takes no option between overrides
+        word = rest.pop(0)
+        if word in ("-m", "--multirun"):
             args.multirun = True
-        elif flag == "--config":
+        elif word == "--config":
             args.config = True
-        elif flag in ("-h", "--help"):
+        elif word in ("-h", "--help"):
             args.study_parser.print_help()
             return 0
+        elif match := re.fullmatch(r"(?:-j|--jobs)=?(\w*)", word):
+            try:
+                args.jobs = _count(match[1] or (rest.pop(0) if rest else ""))
+            except argparse.ArgumentTypeError as error:
+                args.study_parser.error(f"argument -j/--jobs: {error}")
+        elif word.startswith("-"):
+            args.study_parser.error(f"unknown option {word}; known: -m, --multirun, -j, --jobs, --config, -h, --help")
         else:
-            args.study_parser.error(f"unknown option {flag}; known: -m, --multirun, --config, -h, --help")
-    name, overrides = args.name, [o for o in args.overrides if o not in flags]
+            overrides.append(word)
+    name = args.name
     if "=" in name or name.startswith(("+", "~")):
         name, overrides = "embedded", [name, *overrides]
     try:
@@ -63,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
             print(describe(compose(name, overrides)), end="")
             return 0
-        return _sweep(name, overrides) if args.multirun else _one(name, overrides)
+        return _sweep(name, overrides, args.jobs) if args.multirun else _one(name, overrides, args.jobs)
     except KfsError as error:
         print(f"kfs study: {error}", file=sys.stderr)
         return 1
@@ -72,11 +82,17 @@ def run(args: argparse.Namespace) -> int:
         return 130
 
 
-def _one(name: str, overrides: list[str]) -> int:
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,3}", text):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from 1")
+    return int(text)
+
+
+def _one(name: str, overrides: list[str], jobs: int | None) -> int:
     from kfs.report.study import run_study
 
     try:
-        outcome = run_study(name, overrides)
+        outcome = run_study(name, overrides, jobs=jobs)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -90,22 +106,22 @@ def _one(name: str, overrides: list[str]) -> int:
     return 0
 
 
-def _sweep(name: str, overrides: list[str]) -> int:
+def _sweep(name: str, overrides: list[str], jobs: int | None) -> int:
     from kfs.report.config import sweep
 
-    jobs = sweep([f"study={name}", *overrides])
+    every = sweep([f"study={name}", *overrides])
     lines, failed = [], 0
-    for i, job in enumerate(jobs, start=1):
+    for i, job in enumerate(every, start=1):
         study, rest = job[0].partition("=")[2], job[1:]
         label = " ".join([study, *rest])
-        print(f"== job {i} of {len(jobs)}: {label}", flush=True)
+        print(f"== job {i} of {len(every)}: {label}", flush=True)
         try:
-            _one(study, rest)
+            _one(study, rest, jobs)
             lines.append(f"ok      {label}")
         except Exception as error:  # one bad job must not cost the others; its first line is reported
             failed += 1
             first = (str(error) or repr(error)).splitlines()[0]
             print(f"kfs study: {error}", file=sys.stderr)
             lines.append(f"FAILED  {label}: {first}")
-    print("\n".join(["", *lines, f"{len(jobs) - failed} of {len(jobs)} jobs finished"]))
+    print("\n".join(["", *lines, f"{len(every) - failed} of {len(every)} jobs finished"]))
     return 1 if failed else 0

@@ -156,61 +156,122 @@ def _last_line(path: Path) -> str:
     return parts[-1] if parts else ""
 
 
-def _execute(source: Path, study: str, overrides: list[str], out_dir: Path, lock: int, show: Callable[[str], None]) -> float:
-    """Run one notebook in its own process, showing progress; returns seconds. Raises StudyError with a written report."""
-    name = source.stem
-    logs = out_dir / "logs"
-    job = {
-        "notebook": str(source),
-        "partial": str(logs / f"{name}.partial.ipynb"),
-        "error": str(logs / f"{name}.error.json"),
-        "progress": str(logs / f"{name}.progress.txt"),
-        "study": study,
-        "overrides": shlex.join(overrides),
-        "out_dir": str(out_dir),
-    }
-    for stale in (job["error"], job["progress"], logs / f"{name}.outputs.json", out_dir / "failure.json", out_dir / "failure.md"):
-        Path(stale).unlink(missing_ok=True)
-    (logs / f"{name}.job.json").write_text(json.dumps(job, indent=1))
-    environment = {
-        "OMP_WAIT_POLICY": "passive",  # waiting by spinning makes SmolLM2 some five times slower beside other busy processes
-        **os.environ,
-        **{key: os.path.abspath(os.path.expanduser(os.environ[key])) for key in FOLDERS if os.environ.get(key)},
-        "KFS_CWD": os.getcwd(),
-        "KFS_NOTEBOOK": name,
-        "JUPYTER_PREFER_ENV_PATH": "1",
-        "JUPYTER_PLATFORM_DIRS": "1",
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-    }
-    began, log = time.monotonic(), logs / f"{name}.log"
-    with open(log, "w") as file:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "kfs.report.execute", str(logs / f"{name}.job.json")],
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env=environment,
-            pass_fds=(lock,),
-        )
-        try:
-            while child.poll() is None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(timeout=0.5)
-                show(f"{name}  {time.monotonic() - began:.0f} s  {_last_line(Path(job['progress']))}".rstrip())
-        except BaseException:
-            child.terminate()
-            child.wait()
-            raise
-    seconds = time.monotonic() - began
-    if child.returncode != 0:
-        raise _failure(name, child.returncode, job, out_dir, log)
-    if not (logs / f"{name}.outputs.json").is_file():
-        Path(job["error"]).write_text(
-            json.dumps({"error": "it ended without run.finish()", "traceback": "", "kind": "unfinished"})
-        )
-        raise _failure(name, 0, job, out_dir, log)
-    os.replace(job["partial"], out_dir / "notebooks" / f"{name}.ipynb")
-    return seconds
+class _Process:
+    """One notebook that runs in a process of its own.
+
+    Parameters
+    ----------
+    source : Path
+        The notebook.
+    study : str
+    overrides : list of str
+    out_dir : Path
+        The run's folder.
+    lock : int
+        Descriptor of the run's lock, which the process inherits.
+    """
+
+    def __init__(self, source: Path, study: str, overrides: list[str], out_dir: Path, lock: int):
+        self.name, self._out_dir = source.stem, out_dir
+        logs = out_dir / "logs"
+        self._job = job = {
+            "notebook": str(source),
+            "partial": str(logs / f"{self.name}.partial.ipynb"),
+            "error": str(logs / f"{self.name}.error.json"),
+            "progress": str(logs / f"{self.name}.progress.txt"),
+            "study": study,
+            "overrides": shlex.join(overrides),
+            "out_dir": str(out_dir),
+        }
+        self._made, self._log = logs / f"{self.name}.outputs.json", logs / f"{self.name}.log"
+        for stale in (job["error"], job["progress"], self._made):
+            Path(stale).unlink(missing_ok=True)
+        (logs / f"{self.name}.job.json").write_text(json.dumps(job, indent=1))
+        environment = {
+            "OMP_WAIT_POLICY": "passive",  # waiting by spinning makes SmolLM2 some five times slower beside other busy processes
+            **os.environ,
+            **{key: os.path.abspath(os.path.expanduser(os.environ[key])) for key in FOLDERS if os.environ.get(key)},
+            "KFS_CWD": os.getcwd(),
+            "KFS_NOTEBOOK": self.name,
+            "JUPYTER_PREFER_ENV_PATH": "1",
+            "JUPYTER_PLATFORM_DIRS": "1",
+            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        }
+        self._began = time.monotonic()
+        with open(self._log, "w") as file:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "kfs.report.execute", str(logs / f"{self.name}.job.json")],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=(lock,),
+            )
+
+    @property
+    def seconds(self) -> float:
+        """Since it was started."""
+        return time.monotonic() - self._began
+
+    def __str__(self) -> str:
+        return f"{self.name}  {self.seconds:.0f} s  {_last_line(Path(self._job['progress']))}".rstrip()
+
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self._child.poll() is not None
+
+    def keep(self, *, report: bool) -> None:
+        """Move the executed notebook to its place. Raises StudyError if it failed, with a written ``report`` if asked."""
+        if self._child.returncode == 0 and not self._made.is_file():
+            unfinished = {"error": "it ended without run.finish()", "traceback": "", "kind": "unfinished"}
+            Path(self._job["error"]).write_text(json.dumps(unfinished))
+        if self._child.returncode != 0 or not self._made.is_file():
+            if not report:
+                raise StudyError(f"notebook {self.name} failed, too")
+            raise _failure(self.name, self._child.returncode, self._job, self._out_dir, self._log)
+        os.replace(self._job["partial"], self._out_dir / "notebooks" / f"{self.name}.ipynb")
+
+    def end(self) -> None:
+        """End it, if it still runs."""
+        self._child.terminate()
+        self._child.wait()
+
+
+def default_jobs() -> int:
+    """How many notebooks run at a time: one a core, four at most, since each brings its own libraries."""
+    return min(4, len(os.sched_getaffinity(0)))
+
+
+def _side_by_side(
+    names: list[str], start: Callable[[str], _Process], jobs: int, say: Callable[..., None]
+) -> Iterator[tuple[_Process, float]]:
+    """Run notebooks, at most ``jobs`` at a time, in order; gives each that ended well, with its seconds, when it is over.
+
+    After a failure none is started; those that run are waited for and kept, then the first failure is raised.
+    """
+    waiting, running, failure = list(names), [], None
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running.append(start(waiting.pop(0)))
+            time.sleep(0.1)
+            for process in [p for p in running if p.ended()]:
+                running.remove(process)
+                seconds = process.seconds
+                try:
+                    process.keep(report=failure is None)
+                except StudyError as error:
+                    waiting, failure = [], failure or error
+                    say(f"{process.name} failed" + "; waiting for those that run" * bool(running))
+                else:
+                    yield process, seconds
+            if running:
+                say("   ".join(map(str, running)), passing=True)
+    finally:
+        for process in running:
+            process.end()
+    if failure is not None:
+        raise failure
 
 
 def _failure(name: str, status: int, job: dict[str, str], out_dir: Path, log: Path) -> StudyError:
@@ -268,9 +329,13 @@ def run_study(
     *,
     root: Path | None = None,
     runs: Path | None = None,
+    jobs: int | None = None,
     say: Callable[..., None] | None = None,
 ) -> Outcome:
     """Run a study's notebooks, or what is left of them, and build its site.
+
+    Notebooks are started in the order of the configuration. They read no other's output; where two ask for the same forecasts,
+    one computes them and the other waits.
 
     Parameters
     ----------
@@ -282,6 +347,8 @@ def run_study(
         Folder with ``conf/`` and ``notebooks/``; default the checkout.
     runs : Path, optional
         Where runs are kept; default ``root/runs``.
+    jobs : int, optional
+        Notebooks at a time; default :func:`default_jobs`.
     say : callable, optional
         Shows a line of progress; default prints to stderr.
 
@@ -315,19 +382,22 @@ def run_study(
         for folder in ("logs", "notebooks", "tables", "figures", "records"):
             (out_dir / folder).mkdir(exist_ok=True)
         atomic_write(out_dir / "config.yaml", to_yaml(config).encode())
-        for i, name in enumerate(config.notebooks, start=1):
-            label = f"[{i}/{len(config.notebooks)}]"
+        for name in config.notebooks:
             if state := _intact(out_dir, name, keys[name]):
                 states[name] = state
                 skipped.append(name)
-                continue
-            (out_dir / "manifest.json").unlink(missing_ok=True)
-            show = lambda text, label=label: say(f"{label} {text}", passing=True)
-            made_by = {"git_commit": git_commit(root), "versions": versions()}
-            seconds = _execute(sources[name], study, overrides, out_dir, lock, show)
+        waiting = [name for name in config.notebooks if name not in states]
+        for stale in ("manifest.json", "failure.json", "failure.md") if waiting else ():
+            (out_dir / stale).unlink(missing_ok=True)
+        made_by = {"git_commit": git_commit(root), "versions": versions()}
+        start = lambda name: _Process(sources[name], study, overrides, out_dir, lock)
+        for process, seconds in _side_by_side(waiting, start, jobs or default_jobs(), say):
+            name = process.name
             states[name] = _record(out_dir, name, keys[name], seconds, made_by)
-            say(f"{label} {name}  {seconds:.0f} s, {len(states[name]['tables'])} tables, {len(states[name]['figures'])} figures")
             ran.append(name)
+            made = f"{len(states[name]['tables'])} tables, {len(states[name]['figures'])} figures"
+            say(f"[{len(states)}/{len(config.notebooks)}] {name}  {seconds:.0f} s, {made}")
+        ran.sort(key=config.notebooks.index)
         presents = _site_key()
         if ran or manifest is None or manifest["site_key"] != presents or not _site_intact(out_dir, manifest):
             (out_dir / "manifest.json").unlink(missing_ok=True)

@@ -1,5 +1,7 @@
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import pytest
 import kfs.forecast
 from kfs.errors import SchemaError
 from kfs.forecast import run_folds
-from kfs.forecast.cache import code_version, library_versions
+from kfs.forecast.cache import code_version, library_versions, one_at_a_time
 from kfs.forecast.prior import Prior
 
 
@@ -122,3 +124,28 @@ def test_the_code_version_follows_what_a_module_imports_and_nothing_else(tmp_pat
     code_version.cache_clear()
     assert versions[0] == versions[1]
     assert len(set(versions)) == 4
+
+
+def test_of_two_processes_that_ask_for_the_same_one_works_and_the_other_waits(tmp_path):
+    script = (
+        "import pathlib, sys, time\nfrom kfs.forecast.cache import one_at_a_time\nfolder = pathlib.Path(sys.argv[1])\n"
+        "with one_at_a_time(folder / 'locks' / 'x'):\n    (folder / 'held').touch()\n    sys.stdin.read()\n"
+        "    (folder / 'done').touch()"
+    )
+    other = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE)
+    while not (tmp_path / "held").exists():
+        time.sleep(0.02)
+    threading.Timer(0.3, other.stdin.close).start()
+    with one_at_a_time(tmp_path / "locks" / "x"):
+        assert (tmp_path / "done").exists()
+    other.wait()
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path):
+    script = (
+        "import os, pathlib, sys\nfrom kfs.forecast.cache import one_at_a_time\n"
+        "with one_at_a_time(pathlib.Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(tmp_path / "x")], check=False).returncode == -9
+    with one_at_a_time(tmp_path / "x"):
+        pass

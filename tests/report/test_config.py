@@ -175,7 +175,7 @@ def parse(*words):
 
 def test_the_sweep_flag_may_stand_anywhere(monkeypatch):
     seen = []
-    monkeypatch.setattr(command, "_sweep", lambda name, overrides: seen.append((name, overrides)) or 0)
+    monkeypatch.setattr(command, "_sweep", lambda name, overrides, jobs: seen.append((name, overrides)) or 0)
     for words in (
         ("embedded", "seed=0,1", "-m"),
         ("-m", "embedded", "seed=0,1"),
@@ -187,10 +187,24 @@ def test_the_sweep_flag_may_stand_anywhere(monkeypatch):
     assert seen == [("embedded", ["seed=0,1"])] * 4
 
 
+def test_the_number_of_notebooks_at_a_time_may_stand_anywhere_and_is_checked(monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(command, "_one", lambda name, overrides, jobs: seen.append((name, overrides, jobs)) or 0)
+    for words in (("-j", "3", "embedded", "seed=1"), ("embedded", "seed=1", "-j3"), ("embedded", "--jobs=3", "seed=1")):
+        args = parse(*words)
+        assert args.run(args) == 0
+    assert seen == [("embedded", ["seed=1"], 3)] * 3
+    for words in (("embedded", "-j0"), ("embedded", "--jobs")):
+        args = parse(*words)
+        with pytest.raises(SystemExit):
+            args.run(args)
+        assert "expected a whole number from 1" in capsys.readouterr().err
+
+
 def test_one_failing_job_of_a_sweep_leaves_the_others_and_the_status_tells(monkeypatch, capsys):
     ran = []
 
-    def one(name, overrides):
+    def one(name, overrides, jobs):
         ran.append(overrides)
         if overrides == ["seed=1"]:
             raise SchemaError("broken")

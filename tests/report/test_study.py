@@ -70,7 +70,12 @@ def test_a_killed_runner_leaves_what_was_done_and_the_next_one_does_only_the_res
     )
     kit.write_notebook(project / "notebooks" / "02_two.ipynb", START, SAVE.format(name="two", value=2), wait, FINISH)
     runner = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from kfs.report.study import run_study; run_study('embedded', sys.argv[1:])", *BOTH],
+        [
+            sys.executable,
+            "-c",
+            "import sys; from kfs.report.study import run_study; run_study('embedded', sys.argv[1:], jobs=1)",
+            *BOTH,
+        ],
         cwd=project,
         stderr=subprocess.DEVNULL,
     )
@@ -139,6 +144,40 @@ def test_a_failing_cell_is_reported_by_notebook_cell_and_error_and_the_rerun_con
     assert run(project, SECOND).ran == ["02_two"]
     assert (out_dir / "manifest.json").is_file()
     assert not (out_dir / "failure.md").exists()
+
+
+MEET = (
+    "import pathlib, time\n\npathlib.Path('../{mine}').touch()\nwhile not pathlib.Path('../{other}').exists(): time.sleep(0.05)"
+)
+
+
+def test_notebooks_run_side_by_side(kit, project):
+    for name, mine, other in (("01_one", "a", "b"), ("02_two", "b", "a")):
+        meet = MEET.format(mine=mine, other=other)
+        kit.write_notebook(project / "notebooks" / f"{name}.ipynb", START, meet, SAVE.format(name=name, value=1), FINISH)
+    assert run_study("embedded", BOTH, root=project, jobs=2, say=quiet).ran == ["01_one", "02_two"]
+
+
+def test_the_neighbour_of_a_notebook_that_fails_is_kept_and_none_is_started_after(kit, project):
+    fail = MEET.format(mine="a", other="b") + "\n1 / 0"
+    wait = MEET.format(mine="b", other="failed")
+    kit.write_notebook(project / "notebooks" / "01_one.ipynb", START, fail, FINISH)
+    kit.write_notebook(project / "notebooks" / "02_two.ipynb", START, wait, FINISH)
+    kit.write_notebook(project / "notebooks" / "03_three.ipynb", START, FINISH)
+    said = []
+
+    def say(text, passing=False):
+        said.append(text)
+        if "01_one failed" in text:
+            (project / "failed").touch()
+
+    three = [*BASE, "notebooks=[01_one,02_two,03_three]"]
+    with pytest.raises(StudyError, match="notebook 01_one, code cell 3 of 4: ZeroDivisionError"):
+        run_study("embedded", three, root=project, jobs=2, say=say)
+    assert "01_one failed; waiting for those that run" in said
+    (out_dir,) = (project / "runs" / "embedded").iterdir()
+    assert (out_dir / "logs" / "02_two.json").is_file() and not (out_dir / "logs" / "03_three.job.json").exists()
+    assert json.loads((out_dir / "failure.json").read_text())["notebook"] == "01_one"
 
 
 def test_a_kernel_that_is_killed_is_reported_as_that(kit, project):
