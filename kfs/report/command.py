@@ -15,7 +15,7 @@ What is done is kept under runs/NAME/DIGEST and not done again; a killed run con
 """
 _EXAMPLES = """examples:
   kfs study                                 the embedded study
-  kfs study cuda_l1 debug=tiny              a small version, in a minute or two
+  kfs study cuda_l1 debug=tiny              a small version, in about two minutes
   kfs study embedded forecaster=boosted     one forecaster alone
   kfs study embedded seed=0,1,2 -m          one run a seed
   kfs study published data.folder=FOLDER    the released forecasters, from clones of their sets
