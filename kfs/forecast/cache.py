@@ -118,7 +118,7 @@ def one_at_a_time(path: Path) -> Iterator[None]:
     """Hold a lock file, so that no other process computes, or pays for, the same at the same time; waits while one does.
 
     The operating system lets go of it when its holder ends, so a killed process leaves none. Where a file system has no locks,
-    nothing is held: then only time is lost.
+    nothing is held: then work may be done, or paid for, twice, and results are the same.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as file:

@@ -391,12 +391,13 @@ def run_study(
             (out_dir / stale).unlink(missing_ok=True)
         made_by = {"git_commit": git_commit(root), "versions": versions()}
         start = lambda name: _Process(sources[name], study, overrides, out_dir, lock)
-        for process, seconds in _side_by_side(waiting, start, jobs or default_jobs(), say):
-            name = process.name
-            states[name] = _record(out_dir, name, keys[name], seconds, made_by)
-            ran.append(name)
-            made = f"{len(states[name]['tables'])} tables, {len(states[name]['figures'])} figures"
-            say(f"[{len(states)}/{len(config.notebooks)}] {name}  {seconds:.0f} s, {made}")
+        with contextlib.closing(_side_by_side(waiting, start, jobs or default_jobs(), say)) as ended:
+            for process, seconds in ended:
+                name = process.name
+                states[name] = _record(out_dir, name, keys[name], seconds, made_by)
+                ran.append(name)
+                made = f"{len(states[name]['tables'])} tables, {len(states[name]['figures'])} figures"
+                say(f"[{len(states)}/{len(config.notebooks)}] {name}  {seconds:.0f} s, {made}")
         ran.sort(key=config.notebooks.index)
         presents = _site_key()
         if ran or manifest is None or manifest["site_key"] != presents or not _site_intact(out_dir, manifest):
