@@ -180,6 +180,7 @@ class Engine:
         self._no_dispatch = getattr(private, "_DisableTorchDispatch", contextlib.nullcontext)
         self.kernel = None
         self.kept: list = []
+        self._memory: dict[tuple[int, int, int], object] = {}
         self.notes: list[str] = []
         if gpu is None and "triton" in sys.modules:
             wake_triton(self.gpu.arch)
@@ -206,20 +207,29 @@ class Engine:
         self.kernel, wrong = child._load(request["source"], request["entry"], path)
         return (IMPORT_FAILED if wrong else OK), [], wrong
 
-    def _stage(self, parts) -> tuple[list, list, list]:
-        """Device buffers of one call: each input's memory with what lies before and behind it; the inputs; output slots."""
-        inputs, regions = [], []
-        for slot in (TensorSlot(*s) for s in parts[0]):
-            low = max(slot.offset - BAND, 0)
-            high = min(slot.offset + slot.nbytes + BAND, len(self.buffer))
-            host = tensor_view(self.buffer, TensorSlot(low, (high - low,), "uint8", high - low))
-            memory = self.gpu.empty(high - low)
-            memory.copy_(host)
-            begin = slot.offset - low
-            flat = memory[begin : begin + slot.nbytes].view(getattr(self.gpu.torch, slot.dtype))
-            inputs.append(flat.view(slot.shape) if slot.strides is None else flat.as_strided(slot.shape, slot.strides))
-            regions.append((host, memory))
-        return inputs, regions, [TensorSlot(*s) for s in parts[1]]
+    def _stage(self, calls) -> list[tuple[list, list, list]]:
+        """Of each call: inputs; each one's host memory and device memory, with what lies before and behind it; output slots.
+
+        A call's inputs lie where those of the last block's lay, so that what a kernel keeps by address is found stale.
+        """
+        staged, used = [], {}
+        for turn, parts in enumerate(calls):
+            inputs, regions = [], []
+            for i, slot in enumerate(TensorSlot(*s) for s in parts[0]):
+                low = max(slot.offset - BAND, 0)
+                high = min(slot.offset + slot.nbytes + BAND, len(self.buffer))
+                host = tensor_view(self.buffer, TensorSlot(low, (high - low,), "uint8", high - low))
+                key = (turn, i, high - low)
+                memory = self._memory.pop(key) if key in self._memory else self.gpu.empty(high - low)
+                memory.copy_(host)
+                begin = slot.offset - low
+                flat = memory[begin : begin + slot.nbytes].view(getattr(self.gpu.torch, slot.dtype))
+                inputs.append(flat.view(slot.shape) if slot.strides is None else flat.as_strided(slot.shape, slot.strides))
+                regions.append((host, memory))
+                used[key] = memory
+            staged.append((inputs, regions, [TensorSlot(*s) for s in parts[1]]))
+        self._memory = used
+        return staged
 
     def _poison(self, slots: list[TensorSlot], turn: int) -> None:
         """Leave a pattern in the memory that outputs of this size get next: NaN and 3.4e38 in turn."""
@@ -230,7 +240,7 @@ class Engine:
     def _calls(self, calls, hold: bool) -> tuple[int, list[int], str]:
         gpu = self.gpu
         self.kept.clear()
-        staged = [self._stage(parts) for parts in calls]
+        staged = self._stage(calls)
         wall, device, held, notes = [], [], [], list(self.notes)
         with gpu.torch.inference_mode():
             for turn, (inputs, regions, slots) in enumerate(staged):
@@ -285,7 +295,7 @@ class Engine:
         """Capture every call with inputs and outputs of its own, replay once; one share of the replay for each call."""
         gpu = self.gpu
         self.kept.clear()
-        staged = [self._stage(parts) for parts in calls]
+        staged = self._stage(calls)
         made: list[tuple] = []
 
         def run():

@@ -100,6 +100,19 @@ def test_every_call_of_a_block_gets_memory_of_its_own(tmp_path):
     assert len(set(seen)) == 2
 
 
+def test_inputs_of_the_next_block_lie_where_the_last_ones_lay(tmp_path):
+    seen, held = [], []  # what a candidate holds on to must not move them either
+    made, buffer = engine(tmp_path, lambda x: held.append(torch.empty(x.nbytes + 8192)) or seen.append(x.data_ptr()) or x * 2)
+    slots = [call_slots(0), call_slots(1)]
+    for value in (1.0, 2.0):
+        for inputs, _ in slots:
+            write(buffer, inputs[0], torch.full((4, 8), value))
+        assert made.serve({"do": "call", "calls": slots, "hold": False}, "")[0] == OK
+    assert seen[:2] == seen[2:]
+    made.serve({"do": "collect"}, "")
+    assert torch.equal(read(buffer, slots[1][1][0]), torch.full((4, 8), 4.0))
+
+
 @pytest.mark.parametrize("outcome", [lambda x: x, lambda x: (x, x), lambda x: x.double() * 2, lambda x: [1.0]])
 def test_outputs_of_the_wrong_kind_are_refused(tmp_path, outcome):
     made, _ = engine(tmp_path, outcome)
