@@ -1,6 +1,6 @@
 """What runs in the zygote and its children; the judge's side is ``kfs.bench.sandbox``.
 
-The zygote imports torch and, where it is installed, Numba, whose first compilation takes seconds. It runs no op, starts no
+The zygote imports torch and, when it is told to, Numba, whose first compilation takes a second. It runs no op, starts no
 thread, never initialises CUDA and holds no secret. Each child it forks runs one kernel: it stamps each call, copies the outputs
 to their slots after the stop stamp, and answers with raw integers in a fixed frame. From the moment candidate code is imported,
 nothing here can be trusted, and the judge does not.
@@ -37,6 +37,8 @@ _CLOCK = time.perf_counter_ns  # bound before any candidate can replace it
 _POISON = 0x80  # M_PERTURB: fresh memory is filled with 0x7f, 3.4e38 in float32
 _HEAP_BYTES = 31 << 20  # as much as malloc takes from the heap at once
 _HEAP_SHARE = 8  # times what calls read and write: enough for temporaries, and tiny cases need not wait for 31 MB
+_HUGE, _COLLAPSE, _POPULATE_WRITE = 2 << 20, 25, 23
+_FEW = 16  # children of a device that was opened for one or two kernels
 _LAYOUTS = 8  # that are kept ready
 
 
@@ -95,16 +97,16 @@ def zygote_main(fd: int, scratch: str, deny: list[str], engine: str = "host") ->
         from kfs.bench import gpu_child
 
         gpu_child.preload()
-    else:
-        _warm_numba()
     try:
         programs = [confine.seccomp_program(programs=may, gpu=engine == "cuda") for may in (False, True)]
     except (ImportError, OSError):
         programs = [None, None]
     readable = confine.readable_paths()
     gc.freeze()  # children share these pages; a collection would copy them
+    gc.enable()
     sock = socket.socket(fileno=fd)
     known: dict[int, str] = {}
+    forks = 0
     while True:
         message, fds, _, _ = socket.recv_fds(sock, 8192, 2)
         if not message:
@@ -112,7 +114,9 @@ def zygote_main(fd: int, scratch: str, deny: list[str], engine: str = "host") ->
         if message[:1] == b"F":
             options = json.loads(message[1:])
             folder = os.path.join(scratch, str(options["number"]))
-            pid = -1
+            pid, forks = -1, forks + 1
+            if forks == _FEW:
+                _collapse()
             try:
                 for each in filter(None, (folder, options["jit"] and os.path.join(scratch, options["jit"]))):
                     os.makedirs(each, exist_ok=True)
@@ -138,6 +142,10 @@ def zygote_main(fd: int, scratch: str, deny: list[str], engine: str = "host") ->
         elif message[:1] == b"D":  # forget a kernel's folder of compiled code
             _remove(os.path.join(scratch, message[1:].decode()))
             sock.sendall(b"done")
+        elif message[:1] == b"N":
+            _warm_numba()
+            gc.freeze()
+            sock.sendall(b"done")
         else:
             sock.sendall(json.dumps([[x.name, x.active, x.detail] for x in layers]).encode())
 
@@ -160,6 +168,21 @@ def copy_files(source: str, target: str) -> None:
             with contextlib.suppress(OSError):
                 if not os.path.islink(os.path.join(folder, name)):
                     shutil.copyfile(os.path.join(folder, name), os.path.join(there, name))
+
+
+def _collapse() -> None:
+    """Have the kernel put this process's own memory into huge pages, where it can: fork and exit of a child then copy and free
+    a third of what they did. A child's writes split them again, and what it allocates lies in plain pages as ever. It takes some
+    0.3 s, so a judge of one kernel goes without."""
+    libc = ctypes.CDLL(None)
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    with contextlib.suppress(OSError), open("/proc/self/maps") as file:
+        for fields in map(str.split, file.read().splitlines()):
+            if fields[1] == "rw-p" and fields[4] == "0" and fields[5:] in ([], ["[heap]"]):
+                low, high = (int(x, 16) for x in fields[0].split("-"))
+                low, high = -(-low // _HUGE) * _HUGE, high // _HUGE * _HUGE
+                if low < high:
+                    libc.madvise(low, high - low, _COLLAPSE)
 
 
 def _children() -> set[int]:
@@ -256,8 +279,11 @@ def _touch_heap(nbytes: int) -> None:
     """Have memory at hand that was written before: else early calls pay for pages, few in one process and many in the next."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     if block := libc.malloc(nbytes):
-        ctypes.memset(block, 1, nbytes)
+        first, last = block // mmap.PAGESIZE * mmap.PAGESIZE, -(-(block + nbytes) // mmap.PAGESIZE) * mmap.PAGESIZE
+        if libc.madvise(first, last - first, _POPULATE_WRITE):  # older than Linux 5.14
+            ctypes.memset(block, 1, nbytes)
         libc.free(block)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from kfs.bench import Target
-from kfs.bench.live import LiveDevice, TaskSets
+from kfs.bench.live import LiveDevice, Run, TaskSets
 from kfs.bench.machine import measuring, probe, this_cpu
 from kfs.bench.sandbox import Child, Reply
 from kfs.bench.side import CaseSets, Side, Verdict
@@ -66,6 +66,7 @@ class HostDevice(LiveDevice):
         """Have a Numba anchor compiled once, by a child that may write where the others read."""
         if "numba" not in anchor.source:
             return {}
+        self._zygote.warm_numba()
         if self._compiled != (anchor.kernel_id, task.task_id):
             self._zygote.forget("anchor")
             try:
@@ -77,6 +78,11 @@ class HostDevice(LiveDevice):
                 self._prove_reference(task, anchor, sets, target)
             self._compiled = (anchor.kernel_id, task.task_id)
         return {"jit": "anchor"}
+
+    def _check(self, kernel: Kernel, sets: TaskSets, target: Target, jit: str, run: Run) -> None:
+        if "numba" in kernel.source:
+            self._zygote.warm_numba()
+        super()._check(kernel, sets, target, jit, run)
 
     def _spawn(self, nbytes: int, **options) -> Child:
         return self._zygote.spawn(nbytes, self.core, _MEMORY_BYTES, alone=len(self._before) > 1, **options)
