@@ -18,13 +18,14 @@ def parser() -> argparse.ArgumentParser:
     from kfs.data import command as data
     from kfs.forecast import command as forecast
     from kfs.report import command as report
+    from kfs.report import training
 
     top = argparse.ArgumentParser(
         prog="kfs", description="Forecast how fast a kernel will run by reading it, and know when to measure instead."
     )
     top.add_argument("--version", action="version", version=f"kfs {kfs.__version__}")
     verbs = top.add_subparsers(metavar="VERB", required=True)
-    for room in (report, bench, compile_command, measure_command, forecast, data, doctor):
+    for room in (report, bench, compile_command, measure_command, forecast, training, data, doctor):
         room.add_parser(verbs)
     return top
 

@@ -40,6 +40,10 @@ class StudyError(KfsError, RuntimeError):
     """A study that did not finish; names the notebook, the cell and the cause."""
 
 
+class TrainingError(KfsError, RuntimeError):
+    """A training run that cannot start or go on; what its last checkpoint holds is kept."""
+
+
 class EndpointError(KfsError, ConnectionError):
     """A model's server that cannot be reached, refuses, or left calls unanswered. What was answered is kept."""
 

@@ -16,13 +16,42 @@ import numpy as np
 
 from kfs.bench.campaign import read_folder
 from kfs.bench.timing import estimate, ratio_interval
-from kfs.errors import DataError
+from kfs.errors import DataError, TrainingError
 from kfs.records import Hardware, Kernel, Measurement, Pair, Status, content_id
 from kfs.speedup import STUDY_BINS, SpeedupBins
 
 RECORDS = Path(__file__).parent.parent / "data" / "records"
 REFERENCE_SUBSETS = ("reference_to_candidate", "eager_to_custom")
 """Subsets in which every anchor is its task's reference: what a search asks."""
+
+
+def family(pair: Pair) -> str:
+    """What must not stand in two splits: the pair's group of near-duplicate tasks, else its task."""
+    return pair.group or pair.pack
+
+
+def require_held_out(learnt: Iterable[str], pairs: Iterable[Pair], what: str) -> None:
+    """Refuse to judge a forecaster on tasks it has learnt from.
+
+    Parameters
+    ----------
+    learnt : iterable of str
+        Families (:func:`family`) that training or its early stopping has seen.
+    pairs : iterable of Pair
+        What it is to be judged on.
+    what : str
+        Names the forecaster.
+
+    Raises
+    ------
+    TrainingError
+        If a task stands on both sides; names some.
+    """
+    if both := sorted(set(learnt) & set(map(family, pairs))):
+        raise TrainingError(
+            f"{what} has learnt from {len(both)} of the tasks it is to be judged on, for example {', '.join(both[:3])}; "
+            "judge it on tasks its training held out"
+        )
 
 
 @dataclass(frozen=True)
@@ -35,7 +64,7 @@ class Fold:
     test: list[Pair]
 
     def __post_init__(self):
-        packs = [{p.group or p.pack for p in part} for part in (self.train, self.calibration, self.test)]
+        packs = [set(map(family, part)) for part in (self.train, self.calibration, self.test)]
         for a, b in ((0, 1), (0, 2), (1, 2)):
             if both := packs[a] & packs[b]:
                 raise ValueError(f"fold {self.name}: {sorted(both)[:3]} stand in two splits")

@@ -72,8 +72,8 @@ def test_environment_yml_and_pyproject_are_in_step():
 
 def test_all_brings_every_extra_but_vllm():
     extras = project()["optional-dependencies"]
-    assert set(extras) == {"lm", "gpu", "vllm", "lab", "dev", "all"}
-    assert extras["all"] == ["kfs[lm,gpu,lab,dev]"]
+    assert set(extras) == {"lm", "train", "gpu", "vllm", "lab", "dev", "all"}
+    assert extras["all"] == ["kfs[lm,train,gpu,lab,dev]"]
 
 
 def test_constraints_pin_every_dependency():
@@ -84,7 +84,7 @@ def test_constraints_pin_every_dependency():
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines)
     pins = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines}
     extras = project()["optional-dependencies"]
-    wanted = project()["dependencies"] + [r for e in ("lm", "gpu", "lab", "dev") for r in extras[e]]
+    wanted = project()["dependencies"] + [r for e in ("lm", "train", "gpu", "lab", "dev") for r in extras[e]]
     for requirement in map(Requirement, wanted):
         pin = pins.get(canonicalize_name(requirement.name))
         assert pin is not None, f"{requirement.name} is not in constraints.txt"

@@ -67,6 +67,10 @@ class LanguageModel(PromptOptions):
             return {"form": "readout"}
         return {"form": "verbal", "temperature": self.temperature, "max_output_tokens": self.max_output_tokens}
 
+    def learnt_from(self) -> list[str]:
+        """Families of tasks (``kfs.pairs.family``) the model is known to have been trained on, on which it is never judged."""
+        return []
+
     def ask(self, calls: Sequence[Call], done: Done) -> None:
         """Answer calls in any order, each handed to ``done`` as soon as it is there."""
         raise NotImplementedError
@@ -115,9 +119,19 @@ class LanguageModel(PromptOptions):
     def forecast_folds(
         self, folds: Sequence[Fold], asked: Sequence[str], *, progress: bool, cache: AnswerCache
     ) -> list[Forecast]:
-        """Forecast the splits asked for of all folds; the examples shown for a fold are of its own training split."""
+        """Forecast the splits asked for of all folds; the examples shown for a fold are of its own training split.
+
+        Raises
+        ------
+        TrainingError
+            If a test pair's task is one the model has been trained on.
+        """
+        from kfs.pairs import require_held_out
+
         queries, prompts = [], []
         for fold in folds:
+            if "test" in asked:
+                require_held_out(self.learnt_from(), fold.test, f"forecaster {self.name!r}")
             self.fit(fold.train, fold.calibration)
             found = [Query.from_pair(p) for split in asked for p in getattr(fold, split)]
             queries += found

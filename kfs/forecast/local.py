@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from kfs.errors import DataError, KfsError, MissingDependencyError, unknown_name
+from kfs.forecast.adapter import adapter_id, merged, read_card
 from kfs.forecast.answer import Answer, Call
 from kfs.forecast.cache import library_versions
 from kfs.forecast.language import Done, LanguageModel
@@ -51,6 +52,8 @@ class Local(LanguageModel):
     """Longest prompt; the two sources share equally what the rest leaves."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """``auto``: a CUDA GPU where there is one. Weights are float32 on a CPU and bfloat16 on CUDA."""
+    adapter: str = ""
+    """Folder of a LoRA adapter in peft's form, for example one that ``kfs train`` wrote; empty for none."""
     batch: int = 1
     """Candidates of a reference (readout) or prompts of like length (verbal) that are computed at once."""
 
@@ -77,7 +80,13 @@ class Local(LanguageModel):
             files = sorted(p for p in folder.iterdir() if p.is_file())
             weights = json.dumps([(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in files])
         code = Path(__file__).read_text(encoding="utf-8")
-        return content_id(weights, self._device, DTYPES[self._device], code, library_versions(self.libraries))
+        model = content_id(weights, self._device, DTYPES[self._device], code, library_versions(self.libraries))
+        return content_id(model, adapter_id(self.adapter), library_versions(["peft"])) if self.adapter else model
+
+    def learnt_from(self) -> list[str]:
+        """Families of tasks the adapter's training or early stopping has seen, as far as its card says."""
+        card = read_card(self.adapter) if self.adapter else None
+        return card.learnt if card else []
 
     def room(self) -> int:
         """Tokens for the three texts of a prompt, beside what the chat's own marks take."""
@@ -217,14 +226,24 @@ class Local(LanguageModel):
             from transformers import AutoTokenizer as Tokeniser
         return Tokeniser.from_pretrained(self._folder, local_files_only=True)
 
-    @cached_property
-    def _model(self) -> Any:
+    def load(self) -> Any:
+        """The model as transformers loads it, adapter merged, on its device; a new copy each time."""
         _need_transformers()
         import torch
         from transformers import AutoModelForCausalLM
 
         dtype = getattr(torch, DTYPES[self._device])
-        return AutoModelForCausalLM.from_pretrained(self._folder, dtype=dtype, local_files_only=True).to(self._device).eval()
+        model = AutoModelForCausalLM.from_pretrained(self._folder, dtype=dtype, local_files_only=True)
+        return (merged(model, self.adapter) if self.adapter else model).to(self._device).eval()
+
+    @cached_property
+    def _model(self) -> Any:
+        return self.load()
+
+    @property
+    def bin_tokens(self) -> tuple[int, ...]:
+        """Token of each bin's number at the end of a readout's prompt."""
+        return self._answer[1]
 
     @cached_property
     def _answer(self) -> tuple[str, tuple[int, ...]]:

@@ -1,10 +1,9 @@
 """The configuration of a study: dataclass schemas, composed by Hydra, checked, converted once.
 
-The dataclasses here (and those of the forecasters) are the only source of defaults, types and help; the files in ``conf/``
-say only what differs. Keys that no schema has, ``+key`` and ``~key`` are refused with a list of what exists. Inner code sees
-dataclasses and dictionaries, never a DictConfig. Nothing here reads data or runs a notebook.
+The dataclasses of ``kfs.report.schemas`` (and those of forecasters and training methods) are the only source of defaults,
+types and help; the files in ``conf/`` say only what differs. Keys that no schema has, ``+key`` and ``~key`` are refused with a
+list of what exists. Inner code sees dataclasses and dictionaries, never a DictConfig. Nothing here reads data or runs a notebook.
 """
-# ruff: noqa: RUF009 (option() is dataclasses.field with help)
 
 from __future__ import annotations
 
@@ -13,145 +12,28 @@ import os
 import shlex
 import typing
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from kfs.errors import SchemaError, UnknownNameError, unknown_name
 from kfs.records import content_id
+from kfs.report.schemas import (
+    DATA,
+    BootstrapConfig,
+    CudaL1Data,
+    DataConfig,
+    LiveData,
+    PricesConfig,
+    PromptsConfig,
+    PublishedData,
+    SampleConfig,
+    StudyConfig,
+    TrainConfig,
+)
 
 GROUPS = ("study", "data", "forecaster", "debug")
-_WHERE = "kfs/report/config.py"
-
-
-def option(default: Any, help: str) -> Any:
-    """A dataclass field with a default and one line of help."""
-    metadata = {"help": help}
-    if isinstance(default, (list, dict)):
-        return field(default_factory=lambda: type(default)(default), metadata=metadata)
-    if isinstance(default, type):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-@dataclass
-class DataConfig:
-    """What every data source has."""
-
-    source: str = option("embedded", "reader of the records: embedded, cuda_l1, live or published")
-    max_packs: int | None = option(None, "keep about so many tasks or problems, evenly spread; null keeps all")
-    per_bin: int | None = option(None, "at most so many pairs a bin and task, those from the reference aside; null keeps all")
-
-
-@dataclass
-class EmbeddedData(DataConfig):
-    """Kernels of the everyday and study tasks, measured by kfs on a CPU; records come with the repository."""
-
-    source: str = option("embedded", "reader of the records")
-    folder: str | None = option(None, "folder of another measuring campaign, one host's; null is that of data/records")
-    per_bin: int | None = option(24, "at most so many pairs a bin and task, those from the reference aside; null keeps all")
-
-
-@dataclass
-class LiveData(EmbeddedData):
-    """Kernels of the everyday and study tasks, measured when the study starts, on this machine."""
-
-    source: str = option("live", "reader of the records")
-    folder: str | None = option(None, "where records of this machine are kept; null is runs/live")
-    device: str = option("cuda", "what measures: cuda (this GPU) or host (this CPU)")
-    tasks: list[str] = option([], "tasks that are measured, at least three; empty for all")
-    kernels: int | None = option(None, "at most so many kernels a task, the first of every family first; null measures all")
-    child_pairs: int = option(4, "fresh pairs of processes a kernel, at least 3")
-
-
-@dataclass
-class CudaL1Data(DataConfig):
-    """CUDA-L1: 250 KernelBench problems with LLM-written CUDA on five GPUs; speedup ratios only."""
-
-    source: str = option("cuda_l1", "reader of the records")
-    gpus: list[str] = option(["3090", "a100", "h100", "h20", "l40"], "GPUs whose ratios are used")
-
-
-@dataclass
-class PublishedData(DataConfig):
-    """The released pairs and predictions: a folder of clones, or HuggingFace at a commit a set; neither is the default."""
-
-    source: str = option("published", "reader of the records")
-    folder: str | None = option(None, "folder that holds clones of the released sets, each under its own name")
-    eval_set: str | None = option(None, "without a folder: commit of gpu-forecasters-eval-set, 40 hex digits")
-    predictions: str | None = option(None, "without a folder: commit of gpu-forecasters-eval-set-predictions")
-    discovery_pairs: str | None = option(None, "without a folder: commit of gpu-forecasters-discovery-pairs; null does without")
-
-
-DATA = {"embedded": EmbeddedData, "cuda_l1": CudaL1Data, "live": LiveData, "published": PublishedData}
-
-
-@dataclass
-class BootstrapConfig:
-    """Intervals: tasks are resampled, then kernels within a task."""
-
-    n_resamples: int = option(1000, "bootstrap resamples behind every interval")
-    level: float = option(0.95, "level of every interval")
-
-
-@dataclass
-class SampleConfig:
-    """The fixed stratified sample slow forecasters run on; every forecaster is scored on it too."""
-
-    size: int = option(240, "pairs in the sample, even over tasks and subsets")
-    forecasters: list[str] = option(["local", "endpoint", "engine"], "forecasters that run on the sample only")
-
-
-@dataclass
-class PromptsConfig:
-    """What notebook 06_prompts switches in the prompt of a language model."""
-
-    size: int = option(12, "pairs that every prompt is asked for, a stratified part of the sample")
-    options: list[str] = option(
-        ["cases", "hardware", "light", "facts", "diff", "examples"], "prompt options to switch, one at a time; form too"
-    )
-
-
-@dataclass
-class PricesConfig:
-    """What an hour of a machine costs, for notebook 09_throughput; null where nobody says."""
-
-    measuring_usd_per_hour: float | None = option(None, "price of the machine that measures")
-    forecasting_usd_per_hour: float | None = option(
-        None, "price of the machine that forecasts; hosted APIs have prices of their own"
-    )
-
-
-@dataclass
-class StudyConfig:
-    """Everything that decides what a study computes."""
-
-    study: str = option("embedded", "name of the study")
-    seed: int = option(0, "seed of every random choice")
-    notebooks: list[str] = option(
-        [
-            "01_measurements",
-            "02_accuracy",
-            "03_calibration",
-            "04_selective",
-            "05_recovery",
-            "06_prompts",
-            "09_throughput",
-            "10_label_audit",
-        ],
-        "notebooks to run, in order",
-    )
-    bootstrap: BootstrapConfig = option(BootstrapConfig, "intervals")
-    sample: SampleConfig = option(SampleConfig, "the sample for slow forecasters")
-    prompts: PromptsConfig = option(PromptsConfig, "notebook 06_prompts")
-    prices: PricesConfig = option(PricesConfig, "notebook 09_throughput")
-    data: Any = option(DataConfig, "where pairs come from")
-    forecaster: Any = option(dict, "options of each forecaster that takes part; null leaves it out")
-
-    @property
-    def forecasters(self) -> list[str]:
-        """Names of the forecasters that take part, in a fixed order."""
-        return [name for name, options in self.forecaster.items() if options is not None]
+_WHERE = "kfs/report/schemas.py"
 
 
 def callers_path(value: str) -> str:
@@ -230,8 +112,14 @@ def _register() -> None:
     schema = dataclasses.make_dataclass(
         "Study", [("forecaster", forecasters, field(default_factory=forecasters))], bases=(StudyConfig,)
     )
+    from kfs.rl.grpo import GrpoTraining
+    from kfs.rl.readout import ReadoutTraining
+
     store = ConfigStore.instance()
     store.store("study_schema", schema)
+    store.store("train_schema", TrainConfig)
+    for kind in (ReadoutTraining, GrpoTraining):
+        store.store(f"{kind.method}_schema", _options_schema(kind), group="train")
     for name, kind in DATA.items():
         store.store(f"{name}_schema", kind, group="data")
 
@@ -267,7 +155,7 @@ def sweep(overrides: Iterable[str]) -> list[list[str]]:
     return jobs
 
 
-def _check_key(key: str, base: Any) -> None:
+def _check_key(key: str, base: Any, choices: Sequence[str], command: str) -> None:
     """Refuse a key that no schema has, listing its neighbours that exist."""
     from omegaconf import OmegaConf
 
@@ -275,8 +163,8 @@ def _check_key(key: str, base: Any) -> None:
     for part in key.split("."):
         known = [f"{seen}{k}" for k in node] if OmegaConf.is_dict(node) else []
         if not OmegaConf.is_dict(node) or part not in node:
-            groups = () if seen else [g for g in GROUPS if g not in known]
-            raise unknown_name("config key", key, [*known, *groups], f"kfs study NAME --config shows them all; {_WHERE}")
+            groups = () if seen else [g for g in choices if g not in known]
+            raise unknown_name("config key", key, [*known, *groups], f"{command} --config shows them all; {_WHERE}")
         seen = f"{seen}{part}."
         node = node[part]
         if node is None and key != seen[:-1]:
@@ -311,17 +199,40 @@ def compose(study: str = "embedded", overrides: str | Sequence[str] = (), *, roo
     SchemaError
         If a value has the wrong type, or ``+key``, ``~key`` or a sweep is given.
     """
+    root = root or project_root()
+    if study not in study_names(root):
+        raise unknown_name("study", study, study_names(root), "conf/study")
+    return _convert(compose_plain("config", [f"study={study}", *as_list(overrides)], GROUPS, root, f"kfs study {study}"), root)
+
+
+def compose_plain(top: str, given: Sequence[str], groups: Sequence[str], root: Path, command: str) -> dict[str, Any]:
+    """Compose ``conf/<top>.yaml`` with overrides and check them; plain values, defaults filled in.
+
+    Parameters
+    ----------
+    top : str
+        Name of the file that lists the defaults.
+    given : sequence of str
+        Overrides; what chooses in the first one of ``groups`` may stand there once.
+    groups : sequence of str
+        Groups that can be chosen from.
+    root : Path
+        Folder with ``conf/``.
+    command : str
+        What a user would type, for messages.
+
+    Raises
+    ------
+    UnknownNameError, SchemaError
+        As :func:`compose`.
+    """
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
 
-    root = root or project_root()
-    if study not in study_names(root):
-        raise unknown_name("study", study, study_names(root), "conf/study")
-    given = [f"study={study}", *as_list(overrides)]
-    parsed = _parse(given)
+    parsed = _parse(list(given))
     chosen, values, refused = [], [], []
     for item in parsed:
         key, line = item.key_or_group, item.input_line
@@ -329,10 +240,10 @@ def compose(study: str = "embedded", overrides: str | Sequence[str] = (), *, roo
             refused.append((key, line))
             continue
         if item.is_sweep_override():
-            raise SchemaError(f"{line!r} holds several values; sweep over them with: kfs study {study} {line} -m")
+            raise SchemaError(f"{line!r} holds several values; sweep over them with: {command} {line} -m")
         if key == "data.source":
             raise SchemaError(f"{line!r}: the source is chosen as a group; write data={' or data='.join(_choices('data', root))}")
-        if key in GROUPS:
+        if key in groups:
             if str(item.value()) not in _choices(key, root):
                 raise unknown_name(f"{key} choice", item.value(), _choices(key, root), f"conf/{key}")
             if key == "study" and item is not parsed[0]:
@@ -345,25 +256,21 @@ def compose(study: str = "embedded", overrides: str | Sequence[str] = (), *, roo
     _register()
     with initialize_config_dir(str(root / "conf"), version_base="1.3", job_name="kfs"):
         try:
-            base = hydra_compose("config", chosen)
+            base = hydra_compose(top, chosen)
             for key, _ in [*refused, *values]:
-                _check_key(key, base)
+                _check_key(key, base, groups, command)
             for key, line in refused:
                 raise SchemaError(f"{line!r}: keys are neither added nor removed; {key!r} exists, so write {key}=value")
-            node = hydra_compose("config", [*chosen, *(line for _, line in values)])
-            plain = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+            node = hydra_compose(top, [*chosen, *(line for _, line in values)])
+            return OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
         except HydraException as error:
             cause = error.__cause__ or error
             lines = [*str(error).splitlines(), *str(cause).splitlines()]
             raise SchemaError(f"{lines[0]}: {next((x for x in lines[1:] if x), lines[0])} (types: {_WHERE})") from error
-    return _convert(plain, root)
 
 
 def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
     """Plain values to dataclasses, and the checks that types cannot make."""
-    data_kind = DATA.get(plain["data"]["source"])
-    if data_kind is None:
-        raise unknown_name("data source", plain["data"]["source"], DATA, _WHERE)
     _resolve_paths(plain)
     config = StudyConfig(
         **{
@@ -372,7 +279,7 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
             "sample": SampleConfig(**plain["sample"]),
             "prompts": PromptsConfig(**plain["prompts"]),
             "prices": PricesConfig(**plain["prices"]),
-            "data": data_kind(**plain["data"]),
+            "data": convert_data(plain["data"]),
         }
     )
     if not config.forecasters and not isinstance(config.data, PublishedData):  # which brings forecasters of its own
@@ -388,16 +295,10 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
         ("bootstrap.n_resamples", config.bootstrap.n_resamples, 1),
         ("sample.size", config.sample.size, 1),
         ("prompts.size", config.prompts.size, 1),
-        ("data.per_bin", config.data.per_bin, 1),
-        ("data.max_packs", config.data.max_packs, 3),
         ("seed", config.seed, 0),
     ):
-        if value is not None and value < low:
+        if value < low:
             raise SchemaError(f"{key} must be at least {low}, found {value}")
-    if isinstance(config.data, CudaL1Data):
-        _check_gpus(config.data.gpus)
-    if isinstance(config.data, LiveData):
-        _check_live(config.data)
     from kfs.forecast.prompt import PromptOptions
 
     for name in config.prompts.options:
@@ -408,15 +309,33 @@ def _convert(plain: dict[str, Any], root: Path) -> StudyConfig:
     return config
 
 
+def convert_data(plain: dict[str, Any]) -> DataConfig:
+    """Plain values of the data group as the dataclass of their source, checked; paths as the caller meant them."""
+    kind = DATA.get(plain["source"])
+    if kind is None:
+        raise unknown_name("data source", plain["source"], DATA, _WHERE)
+    if plain.get("folder"):
+        plain = {**plain, "folder": callers_path(plain["folder"])}
+    data = kind(**plain)
+    for key, low in (("per_bin", 1), ("per_task", 1), ("max_packs", 3)):
+        if (value := getattr(data, key)) is not None and value < low:
+            raise SchemaError(f"data.{key} must be at least {low}, found {value}")
+    if isinstance(data, CudaL1Data):
+        _check_gpus(data.gpus)
+    if isinstance(data, LiveData):
+        _check_live(data)
+    return data
+
+
 def _resolve_paths(plain: dict[str, Any]) -> None:
     """Make the values that name folders absolute, so that they mean the same in a notebook's process."""
     from kfs.data import manifest
 
-    if plain["data"].get("folder"):
-        plain["data"]["folder"] = callers_path(plain["data"]["folder"])
     local = plain["forecaster"].get("local")
     if local and local["model"] not in manifest.datasets():
         local["model"] = callers_path(local["model"])
+    if local and local["adapter"]:
+        local["adapter"] = callers_path(local["adapter"])
 
 
 def _check_live(data: LiveData) -> None:

@@ -14,7 +14,7 @@ from kfs.bench import HARNESS, Target
 from kfs.bench.campaign import record, task_kernels
 from kfs.bench.measure_command import open_device
 from kfs.records import Kernel, atomic_write, content_id
-from kfs.report.config import LiveData
+from kfs.report.schemas import LiveData
 from kfs.report.sources import live_folder
 from kfs.tasks import Task, load_task, task_names
 

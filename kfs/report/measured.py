@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from kfs.pairs import REFERENCE_SUBSETS
+from kfs.pairs import REFERENCE_SUBSETS, family
 from kfs.records import Measurement, Pair
 from kfs.speedup import N_BINS, STUDY_BINS
 
@@ -20,7 +20,7 @@ def pair_frame(pairs: list[Pair]) -> pd.DataFrame:
     rows = {
         "comparison_id": [p.comparison_id for p in pairs],
         "pack": [p.pack for p in pairs],
-        "cluster": [p.group or p.pack for p in pairs],
+        "cluster": [family(p) for p in pairs],
         "subset": [p.subset for p in pairs],
         "split": [p.split for p in pairs],
         "within_variant": [bool(p.anchor_variant) and p.anchor_variant == p.candidate_variant for p in pairs],

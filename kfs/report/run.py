@@ -30,7 +30,8 @@ from kfs.records import (
     write_records,
 )
 from kfs.report import sources
-from kfs.report.config import EmbeddedData, StudyConfig, as_list, compose, project_root
+from kfs.report.config import as_list, compose, project_root
+from kfs.report.schemas import EmbeddedData, StudyConfig
 
 if TYPE_CHECKING:
     import pandas as pd

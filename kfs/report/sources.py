@@ -15,8 +15,9 @@ import numpy as np
 
 from kfs.errors import DataError, SchemaError
 from kfs.records import content_id
-from kfs.report.config import CudaL1Data, EmbeddedData, LiveData, PublishedData, StudyConfig, config_digest, project_root
+from kfs.report.config import config_digest, project_root
 from kfs.report.provenance import code_digest, versions
+from kfs.report.schemas import CudaL1Data, EmbeddedData, LiveData, PublishedData, StudyConfig
 
 if TYPE_CHECKING:
     from kfs.data.published import Source
@@ -169,6 +170,16 @@ def load_pairs(config: StudyConfig, rng: np.random.Generator, records: Callable[
 
     ``records`` gives what :func:`embedded_records` would read, to a caller that keeps them.
     """
+    every, n = _load_pairs(config, rng, records), config.data.per_task
+    if n is None:
+        return every
+    by_pack: dict[str, list[Pair]] = {}
+    for p in every:
+        by_pack.setdefault(p.pack, []).append(p)
+    return [p for some in by_pack.values() for p in spread(some, n)]
+
+
+def _load_pairs(config: StudyConfig, rng: np.random.Generator, records: Callable[[], Records] | None) -> list[Pair]:
     from kfs import pairs as rooms
 
     if isinstance(config.data, CudaL1Data):

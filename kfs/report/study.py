@@ -25,9 +25,10 @@ from pathlib import Path
 
 from kfs.errors import SchemaError, StudyError
 from kfs.records import atomic_write, content_id
-from kfs.report.config import LiveData, StudyConfig, compose, project_root, to_yaml
+from kfs.report.config import compose, project_root, to_yaml
 from kfs.report.execute import EXIT_CELL_FAILED, EXIT_KERNEL_DIED
 from kfs.report.provenance import ENTRY, PACKAGE, cell_imports, code_digest, git_commit, versions
+from kfs.report.schemas import LiveData, StudyConfig
 from kfs.report.sources import data_digests, model_digests, run_folder
 
 PARAMETERS = ("study", "overrides", "out_dir")

@@ -18,8 +18,8 @@ from kfs.forecast import make
 from kfs.forecast.query import Query
 from kfs.pairs import Fold
 from kfs.records import Forecast, Measurement, Pair
-from kfs.report.config import StudyConfig
 from kfs.report.prompts import is_language_model
+from kfs.report.schemas import StudyConfig
 
 N_LEARNT, N_TIMED = 200, 200
 PER = 3600.0

@@ -1,5 +1,4 @@
 import re
-import string
 
 import numpy as np
 import pytest
@@ -9,33 +8,6 @@ from kfs.errors import DataError, KfsError, MissingDependencyError, UnknownNameE
 from kfs.forecast import make, smollm2
 from kfs.forecast.cache import AnswerCache
 from kfs.forecast.query import Query
-
-
-@pytest.fixture(scope="module")
-def tiny_random_model(tmp_path_factory):
-    """A two-layer Llama with random weights and one token a character: it knows nothing, but computes like a large one."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    tokenizers = pytest.importorskip("tokenizers")
-    folder = tmp_path_factory.mktemp("tiny-random-llama")
-    characters = {c: i for i, c in enumerate(["<unk>", *string.printable])}
-    core = tokenizers.Tokenizer(tokenizers.models.WordLevel(characters, unk_token="<unk>"))
-    core.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
-    core.decoder = tokenizers.decoders.Fuse()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>").save_pretrained(folder)
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=len(characters),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        initializer_range=0.3,
-    )
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture

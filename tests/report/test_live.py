@@ -5,7 +5,8 @@ import pytest
 
 from kfs.errors import DataError, KfsError
 from kfs.report import live, sources
-from kfs.report.config import LiveData, compose
+from kfs.report.config import compose
+from kfs.report.schemas import LiveData
 from kfs.tasks import load_task
 
 TASKS = ["softmax", "rmsnorm", "cumsum"]

@@ -5,7 +5,8 @@ import pytest
 from kfs.forecast.disguise import disguise
 from kfs.records import Forecast, Measurement, Pair
 from kfs.report import figures_asking, prompts, throughput
-from kfs.report.config import PricesConfig, compose
+from kfs.report.config import compose
+from kfs.report.schemas import PricesConfig
 from kfs.report.tables import Intervals
 
 INTERVALS = Intervals(50, 0.95, 0)

@@ -1,0 +1,131 @@
+"""A trained adapter as a folder: LoRA weights in peft's form, and a card that says what they were trained on and how.
+
+``adapter_config.json`` and ``adapter_model.safetensors`` are peft's, so that vLLM and others load them; ``kfs_card.json`` is
+ours. A folder is written whole or not at all. An adapter without a card (trained elsewhere) can be used; what it has learnt from
+is then not known, and nothing is checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from kfs.errors import DataError, MissingDependencyError, SchemaError
+from kfs.records import Record, content_id
+
+CONFIG, WEIGHTS, CARD = "adapter_config.json", "adapter_model.safetensors", "kfs_card.json"
+
+
+class AdapterCard(Record):
+    """What an adapter is: the model under it, how it is asked, what it has learnt from, and how it fared."""
+
+    name: str
+    """Of the training run."""
+    model: str
+    """Identity of the weights it was trained on, of ``Local.model_id`` without an adapter's part."""
+    asked: dict[str, Any] = Field(default_factory=dict)
+    """Options of ``local`` it was trained with: what prompts hold and how long they are."""
+    learnt: list[str] = Field(default_factory=list)
+    """Families of tasks that training or early stopping has seen; it is never judged on them."""
+    training: dict[str, Any] = Field(default_factory=dict)
+    """Options of the training run, seed included."""
+    data: str = ""
+    """Digest of the pairs it learnt from."""
+    steps: int = Field(0, ge=0)
+    """Optimiser's steps behind the weights that were kept."""
+    figures: dict[str, float] = Field(default_factory=dict)
+    """Held-out figures before and after, for example ``half_brier_before``."""
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+def read_card(folder: str | Path) -> AdapterCard | None:
+    """The card of an adapter; None where it has none.
+
+    Raises
+    ------
+    DataError
+        If the folder holds no adapter.
+    SchemaError
+        If its card is not one.
+    """
+    folder = Path(folder).expanduser()
+    missing = [name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file()]
+    if missing:
+        raise DataError(f"adapter {str(folder)!r}: no {missing[0]} there; give the folder that `kfs train` wrote, or peft's own")
+    try:
+        text = (folder / CARD).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        return AdapterCard.model_validate_json(text)
+    except ValidationError as error:
+        raise SchemaError(f"{folder / CARD}: not the card of an adapter: {error.errors()[0]['msg']}") from error
+
+
+def write_adapter(folder: str | Path, save: Callable[[Path], None], card: AdapterCard) -> Path:
+    """Write an adapter, whole or not at all, in place of what is there.
+
+    Parameters
+    ----------
+    folder : path
+    save : callable
+        Writes ``adapter_config.json`` and ``adapter_model.safetensors`` into the folder it is given.
+    card : AdapterCard
+    """
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        save(made)
+        (made / "README.md").unlink(missing_ok=True)  # peft's form to fill in
+        config = json.loads((made / CONFIG).read_text())
+        config["base_model_name_or_path"] = ""  # a path of this machine, which the card's model replaces
+        (made / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+        (made / CARD).write_text(card.model_dump_json(indent=1) + "\n")
+        made.chmod(0o755)
+        if folder.exists():
+            old = made.with_name(made.name + ".old")
+            os.rename(folder, old)
+            os.rename(made, folder)
+            shutil.rmtree(old)
+        else:
+            os.rename(made, folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return folder
+
+
+def adapter_id(folder: str | Path) -> str:
+    """Digest of an adapter's configuration and weights. Raises DataError if the folder holds none."""
+    read_card(folder)
+    folder = Path(folder).expanduser()
+    return content_id(*(hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in (CONFIG, WEIGHTS)))
+
+
+def merged(model: Any, folder: str | Path) -> Any:
+    """A transformers model with an adapter's weights added to its own.
+
+    Raises
+    ------
+    DataError
+        If the folder holds no adapter, or one for a model of another shape.
+    MissingDependencyError
+        If peft is not installed.
+    """
+    read_card(folder)
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise MissingDependencyError("an adapter needs peft: pip install -e '.[lm]' -c constraints.txt") from error
+    try:
+        return PeftModel.from_pretrained(model, Path(folder).expanduser()).merge_and_unload()
+    except (RuntimeError, ValueError, KeyError, OSError) as error:
+        raise DataError(f"adapter {str(folder)!r} does not fit the model: {str(error).splitlines()[0]}") from error
