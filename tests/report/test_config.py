@@ -5,15 +5,17 @@ import pytest
 from kfs.errors import KfsError, SchemaError, UnknownNameError
 from kfs.report import command
 from kfs.report.config import (
-    CudaL1Data,
-    EmbeddedData,
-    PublishedData,
     compose,
     config_digest,
     describe,
     study_names,
     sweep,
     to_yaml,
+)
+from kfs.report.schemas import (
+    CudaL1Data,
+    EmbeddedData,
+    PublishedData,
 )
 
 
