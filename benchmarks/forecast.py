@@ -96,6 +96,7 @@ def local_part(runs: int) -> dict:
     apart = max(float(np.abs(v - values["one by one"]).max()) for v in values.values())
     if apart > 1e-3:
         raise SystemExit(f"local: probabilities differ by {apart:.2g} between ways of computing them")
+    products_s = min(timed(lambda: _products(model, [sum(map(len, p)) for p in parts]))[0] for _ in range(runs))
     whole = sum(len(t) for p in parts for t in p)
     own = (
         sum(len(t) for t in {p[0] for p in parts})
@@ -108,9 +109,22 @@ def local_part(runs: int) -> dict:
         "largest_difference": apart,
         "tokens": whole,
         "tokens_not_shared": own,
+        "products_s": products_s,
         "floor_ratio": whole / own,
         "ratio": best["one by one"] / min(best["batch 1"], best["batch 8"]),
     }
+
+
+def _products(model, lengths: list[int]) -> None:
+    """The matrix products of the layers' linear maps alone, for prompts of so many tokens: the least they can cost here."""
+    import torch
+
+    maps = [m for m in model.model.layers.modules() if isinstance(m, torch.nn.Linear)]
+    with torch.inference_mode():
+        for n in lengths:
+            inputs = {m.in_features: torch.ones(n, m.in_features) for m in maps}
+            for m in maps:
+                m(inputs[m.in_features])
 
 
 def endpoint_part(python: str, candidates: int, forms: list[str]) -> dict:
@@ -208,6 +222,12 @@ def report(found: dict) -> str:
         lines.append(
             f"local, tokens      {part['tokens']} in whole prompts, {part['tokens_not_shared']} not shared: "
             f"no more than {part['floor_ratio']:.2f} times; largest difference of a probability {part['largest_difference']:.1e}"
+        )
+        one = part["seconds"]["one by one"]
+        lines.append(
+            f"local, products    {part['products_s']:7.2f} s for the layers' matrix products alone on the whole prompts: "
+            f"{part['products_s'] / one:.0%} of one by one, {one / part['forecasts']:.2f} s a prompt of "
+            f"{part['tokens'] / part['forecasts']:.0f} tokens"
         )
         targets.append(("local, shared prefixes and batches over one by one", part["ratio"], 2.0, True))
     for form, part in (found.get("endpoint") or {}).items():

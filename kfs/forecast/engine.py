@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from kfs.errors import DataError, MissingDependencyError
+from kfs.forecast.adapter import read_card
 from kfs.forecast.answer import Answer, Call
 from kfs.forecast.cache import library_versions
 from kfs.forecast.language import Done, LanguageModel
@@ -56,6 +57,11 @@ class Engine(LanguageModel):
         folders += [_folder(self.adapter, "adapter_config.json")] if self.adapter else []
         files = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for f in folders for p in sorted(f.iterdir()) if p.is_file()]
         return content_id("engine", json.dumps(files), library_versions(self.libraries))
+
+    def learnt_from(self) -> list[str]:
+        """Families of tasks the adapter's training or early stopping has seen, as far as its card says."""
+        card = read_card(self.adapter) if self.adapter else None
+        return card.learnt if card else []
 
     def sampling(self) -> dict[str, Any]:
         """What of the options decides an answer beside the prompt."""

@@ -34,8 +34,8 @@ _EPILOG = """examples:
   kfs train train=supervised data=embedded train.examples=500 train.epochs=1
   kfs train --config                               every key, its value and what it means
 
-The adapter is in peft's form; use it with forecaster.local.adapter=FOLDER, forecaster.engine.adapter=FOLDER, or
-vllm serve --enable-lora --lora-modules name=FOLDER. Curves: tensorboard --logdir runs/train
+The adapter is in peft's form; use it with kfs forecast ... adapter=FOLDER, kfs study ... forecaster.local.adapter=FOLDER (or
+forecaster.engine.adapter=FOLDER), or vllm serve --enable-lora --lora-modules NAME=FOLDER. Curves: tensorboard --logdir runs/train
 """
 
 

@@ -117,6 +117,11 @@ class SharedReader:
                 _send_back(shared, shared_leaf)
             _send_back(system, system_leaf)
 
+    def forget(self) -> None:
+        """Let go of what the frozen layers made, where it lies in memory."""
+        self._memory.clear()
+        self._held = 0
+
     def whole(self, prompts: Sequence[Parts]) -> torch.Tensor:
         """Logits of whole prompts, one by one, with gradients, nothing shared or kept: what sharing is compared with."""
         rows = [torch.tensor([[t for part in parts for t in part]], device=self.device) for parts in prompts]
