@@ -12,6 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from kfs.errors import TrainingError
+from kfs.forecast.local import Local
+from kfs.forecast.prompt import Prompt
+from kfs.forecast.query import Query
 from kfs.pairs import Fold, family, require_held_out
 from kfs.records import Pair
 
@@ -63,6 +66,20 @@ def swapped(pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:
                 update={"candidate_code": given.candidate_code, "candidate_id": given.candidate_id}
             )
     return found
+
+
+def prompts_of(local: Local, pairs: Sequence[Pair]) -> list[Prompt]:
+    """What a model is asked of each pair.
+
+    Raises
+    ------
+    TrainingError
+        If prompts may not be long enough for the sources.
+    """
+    try:
+        return [local.prompt(Query.from_pair(p)) for p in pairs]
+    except ValueError as error:
+        raise TrainingError(f"train.max_tokens={local.max_tokens}: {error}") from error
 
 
 def require_pairs(fold: Fold) -> None:

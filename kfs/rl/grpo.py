@@ -31,7 +31,7 @@ from kfs.forecast.local import Local
 from kfs.forecast.query import Query
 from kfs.pairs import Fold, family
 from kfs.records import Forecast, Pair
-from kfs.rl.examples import choose, require_pairs, swapped
+from kfs.rl.examples import choose, prompts_of, require_pairs, swapped
 from kfs.rl.progress import Outcome, Progress, scored
 from kfs.rl.reward import reward, weights_of
 
@@ -225,7 +225,7 @@ class _Run:
             remove_unused_columns=False,
             **vllm,
         )
-        rows = [{"prompt": self.local.prompt(Query.from_pair(p)).messages, "row": i} for i, p in enumerate(self.pairs)]
+        rows = [{"prompt": p.messages, "row": i} for i, p in enumerate(prompts_of(self.local, self.pairs))]
         tokeniser = self.local._tokeniser
         if not tokeniser.chat_template:
             raise TrainingError(f"{o.model}: GRPO trains chat models, and its tokeniser has no chat template; use another model")

@@ -28,10 +28,9 @@ from kfs.errors import MissingDependencyError, SchemaError, TrainingError, unkno
 from kfs.forecast.adapter import AdapterCard, write_adapter
 from kfs.forecast.cache import library_versions, pairs_digest
 from kfs.forecast.local import Local
-from kfs.forecast.query import Query
 from kfs.pairs import Fold, family
 from kfs.records import Pair
-from kfs.rl.examples import choose, require_pairs, swapped
+from kfs.rl.examples import choose, prompts_of, require_pairs, swapped
 from kfs.rl.progress import Outcome, Progress, scored
 from kfs.rl.reward import reward, weights_of
 
@@ -177,7 +176,7 @@ class _Run:
     def _set(self, pairs: list[Pair]) -> _Set:
         from kfs.rl.shared import grouped
 
-        parts = [self.local.parts(self.local.prompt(Query.from_pair(p))) for p in pairs]
+        parts = [self.local.parts(prompt) for prompt in prompts_of(self.local, pairs)]
         groups = [
             (type(group)(group.system, group.shared, group.candidates[i : i + n]), rows[i : i + n])
             for n in [self.options.per_reference]

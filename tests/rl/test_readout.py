@@ -178,6 +178,11 @@ def test_adapters_that_are_none_or_do_not_fit_are_refused_in_words(options, fold
         read_card(done.adapter)
 
 
+def test_prompts_too_short_for_the_sources_are_refused_with_what_would_do(options, fold, tmp_path):
+    with pytest.raises(TrainingError, match=r"train\.max_tokens=200: .* raise max_tokens by at least"):
+        run(options(max_tokens=200), fold, tmp_path)
+
+
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(UnknownNameError, match="unknown reward 'brie'"):
         options(reward="brie")
