@@ -18,10 +18,34 @@ def rng():
     return np.random.default_rng(0)
 
 
+def _save_random_llama(folder, vocabulary, **more):
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        initializer_range=0.3,
+        **more,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+
+
 @pytest.fixture(scope="session")
-def tiny_random_model(tmp_path_factory):
+def save_random_llama():
+    """Writes a two-layer Llama with random weights into a folder, for so many tokens."""
+    return _save_random_llama
+
+
+@pytest.fixture(scope="session")
+def tiny_random_model(tmp_path_factory, save_random_llama):
     """A two-layer Llama with random weights and one token a character: it knows nothing, but computes like a large one."""
-    torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     tokenizers = pytest.importorskip("tokenizers")
     folder = tmp_path_factory.mktemp("tiny-random-llama")
@@ -30,18 +54,7 @@ def tiny_random_model(tmp_path_factory):
     core.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
     core.decoder = tokenizers.decoders.Fuse()
     transformers.PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>").save_pretrained(folder)
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=len(characters),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        initializer_range=0.3,
-    )
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    save_random_llama(folder, len(characters))
     return folder
 
 

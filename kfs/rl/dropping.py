@@ -14,12 +14,8 @@ class DroppingTrainer(GRPOTrainer):
     """Groups whose answers all have one reward are left out of the loss and of what it is divided by.
 
     Their advantages are 0 as they are; TRL still counts their tokens, which makes every other group's gradient smaller the more
-    of them there are. ``dropped`` holds the share of groups left out, a number a step. A loss that is no number ends the run.
+    of them there are. A loss that is no number ends the run.
     """
-
-    def __init__(self, *args: Any, **options: Any):
-        super().__init__(*args, **options)
-        self.dropped: list[float] = []
 
     def _generate_and_score_completions(self, inputs):
         made = super()._generate_and_score_completions(inputs)
@@ -27,7 +23,6 @@ class DroppingTrainer(GRPOTrainer):
         rows = alive.repeat_interleave(self.num_generations)
         tokens = self.accelerator.gather(made["completion_mask"][rows].sum()).sum()
         made["num_items_in_batch"] = tokens.clamp(min=1)
-        self.dropped.append(1 - float(alive.float().mean()))
         return made
 
     def training_step(self, *args: Any, **options: Any):

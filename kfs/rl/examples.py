@@ -6,6 +6,7 @@ is left to learn is the base rate, the reference and what the variant gives away
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -19,15 +20,37 @@ from kfs.pairs import Fold, family, require_held_out
 from kfs.records import Pair
 
 
-def choose(pairs: Sequence[Pair], n: int, per_reference: int, rng: np.random.Generator) -> list[Pair]:
-    """About ``n`` pairs, tasks in turn, each time up to ``per_reference`` pairs of one reference; original order kept.
+def labels(pairs: Sequence[Pair]) -> tuple[list[int], list[float]]:
+    """True bins and measured speedups."""
+    return [p.true_bin for p in pairs], [p.aggregated_speedup for p in pairs]
+
+
+def reference_of(pair: Pair) -> str:
+    """What names the reference of a pair: all pairs with the same one are compared with the same kernel on the same hardware."""
+    return f"{pair.pack}\0{pair.hardware}\0{pair.anchor_code}"
+
+
+def training_pairs(fold: Fold, n: int, per_reference: int, *, control: bool) -> list[Pair]:
+    """The pairs of a fold's training split that a run learns from; for the control, with candidates' sources swapped."""
+    chosen = choose(fold.train, n, per_reference, "train")
+    return swapped(chosen, _rng("control")) if control else chosen
+
+
+def _rng(purpose: str) -> np.random.Generator:
+    """The same numbers for a purpose whatever a run's seed, so that runs differ in start and order and not in what they see."""
+    return np.random.default_rng(zlib.crc32(purpose.encode()))
+
+
+def choose(pairs: Sequence[Pair], n: int, per_reference: int, purpose: str) -> list[Pair]:
+    """About ``n`` pairs, even over tasks, each time up to ``per_reference`` pairs of one reference; original order kept.
 
     Pairs of a reference share most of their prompt, so they are taken together. Labels play no part in the choice: the base
-    rate is part of what is learnt.
+    rate is part of what is learnt. The choice for a ``purpose`` is always the same.
     """
-    by_task: dict[str, dict[tuple[str, str], list[int]]] = defaultdict(lambda: defaultdict(list))
+    rng = _rng(purpose)
+    by_task: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for i, p in enumerate(pairs):
-        by_task[p.pack][p.hardware, p.anchor_code].append(i)
+        by_task[p.pack][reference_of(p)].append(i)
     queues = {}
     for task, references in sorted(by_task.items()):
         names = sorted(references)
@@ -36,11 +59,12 @@ def choose(pairs: Sequence[Pair], n: int, per_reference: int, rng: np.random.Gen
             [int(i) for i in rows[j : j + per_reference]] for rows in groups for j in range(0, len(rows), per_reference)
         ]
     chosen: set[int] = set()
+    taken = {task: 0 for task in [list(queues)[k] for k in rng.permutation(len(queues))]}
     while len(chosen) < min(n, len(pairs)):
-        for task in [list(queues)[k] for k in rng.permutation(len(queues))]:
-            if queues[task] and len(chosen) < n:
-                chosen.update(queues[task].pop(0))
-        queues = {task: rows for task, rows in queues.items() if rows}
+        task = min((t for t in taken if queues[t]), key=taken.get)  # groups differ in size: the one that has least comes next
+        rows = queues[task].pop(0)
+        chosen.update(rows)
+        taken[task] += len(rows)
     return [p for i, p in enumerate(pairs) if i in chosen]
 
 

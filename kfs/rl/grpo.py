@@ -13,51 +13,41 @@ Source: arXiv 2605.31464 (hyperparameters); Shao et al., "DeepSeekMath" (GRPO, 2
 
 from __future__ import annotations
 
-import math
-import os
-import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from kfs.errors import MissingDependencyError, SchemaError, TrainingError, unknown_name
 from kfs.forecast.adapter import AdapterCard, write_adapter
 from kfs.forecast.answer import Answer
-from kfs.forecast.cache import library_versions, pairs_digest
+from kfs.forecast.cache import pairs_digest
 from kfs.forecast.local import Local
 from kfs.forecast.query import Query
 from kfs.pairs import Fold, family
 from kfs.records import Forecast, Pair
-from kfs.rl.examples import choose, prompts_of, require_pairs, swapped
-from kfs.rl.progress import Outcome, Progress, scored
-from kfs.rl.reward import reward, weights_of
+from kfs.rl.examples import choose, labels, prompts_of, reference_of, require_pairs, training_pairs
+from kfs.rl.options import TrainingOptions
+from kfs.rl.progress import Outcome, Progress, scored, versions
+from kfs.rl.reward import reward
 
 ROLLOUTS = ("transformers", "vllm_colocate", "vllm_server")
 
 
 @dataclass
-class GrpoTraining:
+class GrpoTraining(TrainingOptions):
     """Options of a run; the seed is the run's. Defaults are the study's where it states them."""
 
     method: Literal["grpo"] = "grpo"
     """Chosen as a group: train=..."""
     reward: Any = "exact_brier"
     """A name of ``kfs.rl.reward.REWARDS``, or weights of its parts."""
-    control: bool = False
-    """Swap candidates' sources within their task and variant."""
-    model: str = "smollm2"
-    """As for forecaster ``local``."""
     max_tokens: int = 832
     """Longest prompt."""
     max_output_tokens: int = 400
     """Longest answer, thinking included."""
-    examples: int = 2000
-    """Training pairs, whole groups of a reference, tasks in turn."""
-    per_reference: int = 8
-    """Pairs of a reference that are taken together, at most."""
     group: int = 8
     """Answers a prompt, which are weighed against each other."""
     groups: int = 8
@@ -70,16 +60,10 @@ class GrpoTraining:
     """Constant, as in the study."""
     temperature: float = 1.0
     """Of the answers."""
-    clip: float = 1.0
-    """Longest gradient."""
-    layers: int | None = None
-    """How many of the last layers get adapters; null for all."""
     rank: int = 32
     """Rank of the adapters."""
     alpha: float = 32.0
     """Their scale is alpha / rank."""
-    targets: list[str] = field(default_factory=lambda: ["q_proj", "k_proj", "v_proj", "o_proj"])
-    """Names of the linear maps that get one."""
     rollouts: Literal["transformers", "vllm_colocate", "vllm_server"] = "transformers"
     """What answers during training."""
     server_url: str = "http://127.0.0.1:8000"
@@ -89,33 +73,29 @@ class GrpoTraining:
     checkpoint_every: int = 2
     """Steps between checkpoints."""
 
+    counts: ClassVar[tuple[str, ...]] = (*TrainingOptions.counts, "max_output_tokens", "groups", "at_once", "iterations")
+    amounts: ClassVar[tuple[str, ...]] = (*TrainingOptions.amounts, "temperature")
+
     def __post_init__(self):
-        weights_of(self.reward)
+        super().__post_init__()
         if self.rollouts not in ROLLOUTS:
             raise unknown_name("rollouts", self.rollouts, ROLLOUTS, "train.rollouts")
-        least = {"examples": 1, "per_reference": 1, "group": 2, "groups": 1, "at_once": 1, "iterations": 1, "rank": 1}
-        least |= {"held_out": 1, "checkpoint_every": 1, "max_tokens": 1, "max_output_tokens": 1}
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                raise SchemaError(f"train.{name} must be at least {low}, found {getattr(self, name)}")
-        for name in ("learning_rate", "temperature", "clip", "alpha"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise SchemaError(f"train.{name} must be above 0, found {getattr(self, name)}")
+        if self.group < 2:
+            raise SchemaError(f"train.group must be at least 2, found {self.group}")
         if (self.group * self.groups) % self.at_once:
             raise SchemaError(f"train.at_once: {self.at_once} does not divide group * groups = {self.group * self.groups}")
-        if not self.targets or (self.layers is not None and self.layers < 1):
-            raise SchemaError("train.targets must name a map, and train.layers be 1 or more, or null")
 
 
-def rewards_of(which: Any, forecasts: Sequence[Forecast], bins: Sequence[int], speedups: Sequence[float], groups) -> list[float]:
+def rewards_of(which: Any, forecasts: Sequence[Forecast], pairs: Sequence[Pair]) -> list[float]:
     """Reward of each verbal answer; its stated bin, or where it states none its likeliest, beside its distribution."""
+    bins, speedups = labels(pairs)
     found = reward(
         which,
         np.array([f.probabilities for f in forecasts]),
         bins,
         stated_bin=[f.stated_bin or f.predicted_bin or 1 for f in forecasts],
         speedup=speedups,
-        group=groups,
+        group=[reference_of(p) for p in pairs],
         failed=[f.parse_failed for f in forecasts],
     )
     return found.tolist()
@@ -144,10 +124,8 @@ class _Run:
         require_pairs(fold)
         self.options, self.name, self.seed, self.say, self._bars = options, name, seed, say, progress
         self.progress = Progress(folder)
-        pick = lambda what: np.random.default_rng(zlib.crc32(what.encode()))
-        self.learnt_from = choose(fold.train, options.examples, options.per_reference, pick("train"))
-        self.pairs = swapped(self.learnt_from, pick("control")) if options.control else self.learnt_from
-        self.test = choose(fold.test, options.held_out, options.per_reference, pick("test"))
+        self.pairs = training_pairs(fold, options.examples, options.per_reference, control=options.control)
+        self.test = choose(fold.test, options.held_out, options.per_reference, "test")
         self.local = Local(
             model=options.model,
             form="verbal",
@@ -180,23 +158,19 @@ class _Run:
         if last:
             self.say(f"goes on after step {last} of {self.options.iterations}")
         if not self.progress.curve:
-            self.progress.add(0, "test", self._held_out(self.local._model, "held-out before"))
+            self.progress.add(0, "test", self._held_out(trainer, "held-out before"))  # fresh adapters change nothing
         trainer.train(resume_from_checkpoint=str(steps[last]) if last else None)
         return self._finish(trainer)
 
     def _trainer(self):
-        os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
         try:
             from datasets import Dataset
-            from peft import LoraConfig
             from trl import GRPOConfig
         except ImportError as error:
             raise MissingDependencyError("train=grpo needs TRL: pip install -e '.[lm,train]' -c constraints.txt") from error
         from kfs.rl.dropping import DroppingTrainer
 
         o, model = self.options, self.local.load()
-        n = len(model.get_decoder().layers)
-        trained = min(o.layers or n, n)
         gpu = self.local._device == "cuda"
         vllm = {"use_vllm": True, "vllm_mode": o.rollouts.partition("_")[2]} if o.rollouts != "transformers" else {}
         vllm |= {"vllm_server_base_url": o.server_url} if o.rollouts == "vllm_server" else {}
@@ -238,13 +212,7 @@ class _Run:
             args=arguments,
             train_dataset=Dataset.from_list(rows),
             processing_class=tokeniser,
-            peft_config=LoraConfig(
-                r=o.rank,
-                lora_alpha=o.alpha,
-                target_modules=list(o.targets),
-                layers_to_transform=list(range(n - trained, n)),
-                task_type="CAUSAL_LM",
-            ),
+            peft_config=o.lora(model),
         )
 
     def _reward(self, prompts, completions, completion_ids, row, trainer_state, **_) -> list[float]:
@@ -255,25 +223,24 @@ class _Run:
             text = completion if isinstance(completion, str) else completion[0]["content"]
             why = "length" if len(ids) >= self.options.max_output_tokens else "stop"
             forecasts.append(Answer(text, finish_reason=why).forecast(Query.from_pair(pair), "grpo"))
-        found = rewards_of(self.options.reward, forecasts, *_labels(pairs), [_reference(p) for p in pairs])
-        self.seen = verbal_figures(forecasts, pairs, found)
-        self.seen["output_tokens"] = float(np.mean([len(ids) for ids in completion_ids]))
-        self.progress.add(trainer_state.global_step + 1, "train", self.seen)
+        found = rewards_of(self.options.reward, forecasts, pairs)
+        alike = [len(set(found[i : i + self.options.group])) == 1 for i in range(0, len(found), self.options.group)]
+        more = {"output_tokens": np.mean([len(ids) for ids in completion_ids]), "dropped": np.mean(alike)}
+        figures = verbal_figures(forecasts, pairs, found) | {name: float(value) for name, value in more.items()}
+        self.progress.add(trainer_state.global_step + 1, "train", figures)
         return found
 
-    def _held_out(self, model, what: str) -> dict[str, float]:
-        """Figures of the held-out pairs as a model answers them now, each once."""
-        self.local.__dict__["_model"] = model.eval()
+    def _held_out(self, trainer, what: str) -> dict[str, float]:
+        """Figures of the held-out pairs as the model answers them now, each once."""
+        self.local.__dict__["_model"] = trainer.accelerator.unwrap_model(trainer.model).eval()
         self.say(f"{what}: {len(self.test)} answers")
         forecasts = self.local.forecast([Query.from_pair(p) for p in self.test], progress=self._bars)
-        found = rewards_of(self.options.reward, forecasts, *_labels(self.test), [_reference(p) for p in self.test])
-        return verbal_figures(forecasts, self.test, found)
+        return verbal_figures(forecasts, self.test, rewards_of(self.options.reward, forecasts, self.test))
 
     def _finish(self, trainer) -> Outcome:
         steps, model = trainer.state.global_step, trainer.accelerator.unwrap_model(trainer.model)
-        self.progress.add(steps, "test", self._held_out(model, "held-out after"))
-        before, after = [p.figures for p in self.progress.curve if p.split == "test"]
-        figures = {f"{k}_{when}": v for when, part in (("before", before), ("after", after)) for k, v in part.items()}
+        self.progress.add(steps, "test", self._held_out(trainer, "held-out after"))
+        figures = self.progress.before_and_after()
         asked = {"model": self.options.model, "form": "verbal", "max_tokens": self.options.max_tokens}
         card = AdapterCard(
             name=self.name,
@@ -281,10 +248,10 @@ class _Run:
             asked=asked | {"max_output_tokens": self.options.max_output_tokens, "temperature": self.options.temperature},
             learnt=sorted(set(map(family, self.pairs))),
             training=asdict(self.options) | {"seed": self.seed},
-            data=pairs_digest(self.learnt_from),
+            data=pairs_digest(self.pairs),
             steps=steps,
             figures=figures,
-            versions=dict(v.rsplit(" ", 1) for v in library_versions(["torch", "transformers", "peft", "trl"]).split(", ")),
+            versions=versions("torch", "transformers", "peft", "trl"),
         )
         return Outcome(write_adapter(self.progress.folder / "adapter", model.save_pretrained, card), steps, figures)
 
@@ -293,12 +260,4 @@ def verbal_figures(forecasts: Sequence[Forecast], pairs: Sequence[Pair], rewards
     """Reward, parse rate, and scores in which an answer that cannot be parsed counts as the uniform forecast."""
     failed = np.array([f.parse_failed for f in forecasts])
     found = {"reward": float(np.mean(rewards)), "parse_rate": float(1 - failed.mean())}
-    return found | scored(np.array([f.probabilities for f in forecasts]), *_labels(pairs), failed)
-
-
-def _labels(pairs: Sequence[Pair]) -> tuple[list[int], list[float]]:
-    return [p.true_bin for p in pairs], [p.aggregated_speedup for p in pairs]
-
-
-def _reference(pair: Pair) -> str:
-    return f"{pair.pack}\0{pair.hardware}\0{pair.anchor_code}"
+    return found | scored(np.array([f.probabilities for f in forecasts]), *labels(pairs), failed)

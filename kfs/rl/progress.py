@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kfs.errors import TrainingError
+from kfs.forecast.cache import library_versions
 from kfs.records import Record, atomic_write, read_records
 from kfs.score import accuracy, crps, ece, half_brier, spearman
 
@@ -64,6 +65,11 @@ def scored(p: np.ndarray, bins: Sequence[int], speedups: Sequence[float], failed
     return {name: float(value) for name, value in found.items() if np.isfinite(value)}
 
 
+def versions(*packages: str) -> dict[str, str]:
+    """Versions of installed packages, by name."""
+    return dict(v.rsplit(" ", 1) for v in library_versions(packages).split(", "))
+
+
 class Progress:
     """The folder of one run.
 
@@ -106,7 +112,8 @@ class Progress:
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         whole = text[: text.rfind("\n") + 1].splitlines()  # a kill may have cut the last line
         points = [CurvePoint.model_validate_json(line) for line in whole]
-        self.curve = [p for p in points if p.step <= step]
+        ended = lambda p: p.split == "test" and p.step > 0  # it is looked at again
+        self.curve = [p for p in points if p.step <= step and not ended(p)]
         atomic_write(path, "".join(p.model_dump_json() + "\n" for p in self.curve).encode())
 
     def save(self, state: dict[str, Any]) -> None:
@@ -130,6 +137,12 @@ class Progress:
     def of(self, split: str, name: str) -> list[tuple[int, float]]:
         """Steps and values of one figure."""
         return [(p.step, p.figures[name]) for p in self.curve if p.split == split and name in p.figures]
+
+    def before_and_after(self) -> dict[str, float]:
+        """Held-out figures of the first and of the last look, for example ``half_brier_before``; clocks aside."""
+        looks = [p.figures for p in self.curve if p.split == "test"]
+        both = (("before", looks[0]), ("after", looks[-1]))
+        return {f"{name}_{when}": v for when, figures in both for name, v in figures.items() if name != "seconds"}
 
     def close(self) -> None:
         """Let go of TensorBoard's file."""

@@ -16,94 +16,63 @@ from __future__ import annotations
 
 import math
 import time
-import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from kfs.errors import MissingDependencyError, SchemaError, TrainingError, unknown_name
+from kfs.errors import SchemaError, TrainingError, unknown_name
 from kfs.forecast.adapter import AdapterCard, write_adapter
-from kfs.forecast.cache import library_versions, pairs_digest
+from kfs.forecast.cache import pairs_digest
 from kfs.forecast.local import Local
 from kfs.pairs import Fold, family
 from kfs.records import Pair
-from kfs.rl.examples import choose, prompts_of, require_pairs, swapped
-from kfs.rl.progress import Outcome, Progress, scored
-from kfs.rl.reward import reward, weights_of
+from kfs.rl.examples import choose, labels, prompts_of, reference_of, require_pairs, training_pairs
+from kfs.rl.options import TrainingOptions
+from kfs.rl.progress import Outcome, Progress, scored, versions
+from kfs.rl.reward import reward
 
 LEARNS = ("score", "sampled", "supervised")
 
 
 @dataclass
-class ReadoutTraining:
+class ReadoutTraining(TrainingOptions):
     """Options of a run; the seed is the run's."""
 
     method: Literal["readout"] = "readout"
     """Chosen as a group: train=..."""
-    reward: Any = "brier"
-    """A name of ``kfs.rl.reward.REWARDS``, or weights of its parts."""
     learn: Literal["score", "sampled", "supervised"] = "score"
     """Exact gradient of the expected reward, sampled bins, or cross-entropy of the bin's token."""
-    control: bool = False
-    """Swap candidates' sources within their task and variant: what can then be learnt is not in the candidate."""
-    model: str = "smollm2"
-    """As for forecaster ``local``."""
-    max_tokens: int = 768
-    """Longest prompt."""
-    examples: int = 2000
-    """Training pairs, whole groups of a reference, tasks in turn."""
-    per_reference: int = 8
-    """Pairs of a reference that are read together, at most."""
     epochs: float = 2.0
     """How often each example is seen."""
     batch: int = 16
     """Pairs a step, about: whole groups."""
-    learning_rate: float = 5e-4
-    """At its height, after the warm-up; it falls to 0 along a line."""
     warmup: float = 0.1
-    """Share of the steps in which the learning rate rises."""
-    clip: float = 1.0
-    """Longest gradient."""
+    """Share of the steps in which the learning rate rises; then it falls to 0 along a line."""
     layers: int | None = 10
     """How many of the last layers get adapters; null for all."""
-    rank: int = 8
-    """Rank of the adapters."""
-    alpha: float = 16.0
-    """Their scale is alpha / rank."""
-    targets: list[str] = field(default_factory=lambda: ["q_proj", "k_proj", "v_proj", "o_proj"])
-    """Names of the linear maps that get one."""
     samples: int = 8
     """Bins drawn a pair where bins are sampled."""
     calibration: int = 240
     """Pairs of the calibration split that early stopping looks at."""
-    held_out: int = 240
-    """Test pairs that are looked at before and after."""
     evaluate_every: int = 25
     """Steps between looks at the calibration pairs."""
     patience: int = 6
     """Looks without a lower half Brier after which the run ends."""
-    checkpoint_every: int = 10
-    """Steps between checkpoints."""
+
+    counts: ClassVar[tuple[str, ...]] = (*TrainingOptions.counts, "batch", "calibration", "evaluate_every", "patience")
+    amounts: ClassVar[tuple[str, ...]] = (*TrainingOptions.amounts, "epochs")
 
     def __post_init__(self):
-        weights_of(self.reward)
+        super().__post_init__()
         if self.learn not in LEARNS:
             raise unknown_name("way to learn", self.learn, LEARNS, "train.learn")
         if self.learn == "sampled" and self.samples < 2:
             raise SchemaError(f"train.samples: bins are compared within a group, so it takes 2 or more, found {self.samples}")
-        least = {"examples": 1, "per_reference": 1, "batch": 1, "rank": 1, "calibration": 1, "held_out": 1, "max_tokens": 1}
-        least |= {"evaluate_every": 1, "patience": 1, "checkpoint_every": 1}
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                raise SchemaError(f"train.{name} must be at least {low}, found {getattr(self, name)}")
-        for name in ("epochs", "learning_rate", "clip", "alpha"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise SchemaError(f"train.{name} must be above 0, found {getattr(self, name)}")
-        if not 0 <= self.warmup < 1 or not self.targets or (self.layers is not None and self.layers < 1):
-            raise SchemaError("train.warmup must lie in [0, 1), train.targets name a map, and train.layers be 1 or more, or null")
+        if not 0 <= self.warmup < 1:
+            raise SchemaError(f"train.warmup must lie in [0, 1), found {self.warmup}")
 
 
 @dataclass
@@ -113,8 +82,8 @@ class _Set:
     pairs: list[Pair]
     groups: list[tuple[Any, list[int]]]
 
-    def labels(self, rows: Sequence[int]) -> tuple[list[int], list[float]]:
-        return [self.pairs[i].true_bin for i in rows], [self.pairs[i].aggregated_speedup for i in rows]
+    def of(self, rows: Sequence[int]) -> list[Pair]:
+        return [self.pairs[i] for i in rows]
 
 
 def train(
@@ -161,13 +130,9 @@ class _Run:
         require_pairs(fold)
         self.options, self.name, self.seed, self.say, self._bars = options, name, seed, say, progress
         self.progress = Progress(folder)
-        pick = lambda what: np.random.default_rng(zlib.crc32(what.encode()))  # the same pairs whatever the seed
-        train = choose(fold.train, options.examples, options.per_reference, pick("train"))
-        self.learnt_from = train
-        if options.control:
-            train = swapped(train, pick("control"))
-        calibration = choose(fold.calibration, options.calibration, options.per_reference, pick("calibration"))
-        test = choose(fold.test, options.held_out, options.per_reference, pick("test"))
+        train = training_pairs(fold, options.examples, options.per_reference, control=options.control)
+        calibration = choose(fold.calibration, options.calibration, options.per_reference, "calibration")
+        test = choose(fold.test, options.held_out, options.per_reference, "test")
         self.local = Local(model=options.model, max_tokens=options.max_tokens)
         self.base = self.local.model_id()
         self.train, self.calibration, self.test = map(self._set, (train, calibration, test))
@@ -177,13 +142,7 @@ class _Run:
         from kfs.rl.shared import grouped
 
         parts = [self.local.parts(prompt) for prompt in prompts_of(self.local, pairs)]
-        groups = [
-            (type(group)(group.system, group.shared, group.candidates[i : i + n]), rows[i : i + n])
-            for n in [self.options.per_reference]
-            for group, rows in grouped(parts)
-            for i in range(0, len(rows), n)
-        ]
-        return _Set(pairs, groups)
+        return _Set(pairs, grouped(parts, self.options.per_reference))
 
     def run(self) -> Outcome:
         import torch
@@ -235,22 +194,12 @@ class _Run:
 
     def _adapted(self):
         """The model with adapters in place, whose start depends on the seed alone."""
-        try:
-            from peft import LoraConfig, get_peft_model
-        except ImportError as error:
-            raise MissingDependencyError("training needs peft: pip install -e '.[lm]' -c constraints.txt") from error
         from kfs.rl.shared import SharedReader
 
-        base, o = self.local.load(), self.options
-        n = len(base.get_decoder().layers)
-        trained = min(o.layers or n, n)
-        config = LoraConfig(
-            r=o.rank,
-            lora_alpha=o.alpha,
-            target_modules=list(o.targets),
-            layers_to_transform=list(range(n - trained, n)),
-            task_type="CAUSAL_LM",
-        )
+        base = self.local.load()
+        config, trained = self.options.lora(base), self.options.trained_layers(base)
+        from peft import get_peft_model
+
         try:
             model = get_peft_model(base, config)
         except ValueError as error:
@@ -306,7 +255,7 @@ class _Run:
                 "lower train.learning_rate, or look at the pairs of this step"
             )
         self.optimiser.step()
-        found = _figures(np.concatenate(seen), *self.train.labels(bins), self._named(bins), o.reward)
+        found = _figures(np.concatenate(seen), self.train.of(bins), o.reward)
         seconds = time.perf_counter() - begin
         return found | {"loss": total_loss, "gradient": length, "learning_rate": rate, "seconds": seconds, "pairs": float(n)}
 
@@ -314,7 +263,7 @@ class _Run:
         """Sum over pairs of what is to be made small."""
         import torch
 
-        bins, speedups = self.train.labels(rows)
+        bins, speedups = labels(self.train.of(rows))
         which = torch.tensor(bins, device=logits.device) - 1
         if self.options.learn == "supervised":
             return torch.nn.functional.cross_entropy(logits.float(), self.tokens[which], reduction="sum")
@@ -350,18 +299,8 @@ class _Run:
                 mass.append(logits.softmax(-1)[:, self.tokens].sum(-1).cpu().numpy())
                 rows += mine
                 bar.update(len(mine))
-        found = _figures(
-            np.concatenate(made), *pairs.labels(rows), [self._name(pairs.pairs[i]) for i in rows], self.options.reward
-        )
+        found = _figures(np.concatenate(made), pairs.of(rows), self.options.reward)
         return found | {"mass": float(np.concatenate(mass).mean()), "seconds": time.perf_counter() - begin}
-
-    def _named(self, rows: Iterable[int]) -> list[str]:
-        return [self._name(self.train.pairs[i]) for i in rows]
-
-    @staticmethod
-    def _name(pair: Pair) -> str:
-        """What pairs of one reference have in common."""
-        return f"{pair.pack}\0{pair.hardware}\0{pair.anchor_code}"
 
     def _weights(self) -> dict[str, Any]:
         return {n: p.detach().cpu().clone() for n, p in self.weights.items()}
@@ -386,20 +325,17 @@ class _Run:
         looks = self.progress.of("calibration", "half_brier")
         steps = min(looks, key=lambda x: x[1])[0]
         self.progress.add(step, "test", self.evaluate(self.test, "held-out after"))
-        (_, before), (_, after) = [(p.step, p.figures) for p in self.progress.curve if p.split == "test"]
-        figures = {
-            f"{k}_{when}": v for when, part in (("before", before), ("after", after)) for k, v in part.items() if k != "seconds"
-        }
+        figures = self.progress.before_and_after()
         card = AdapterCard(
             name=self.name,
             model=self.base,
             asked={"model": self.options.model, "form": "readout", "max_tokens": self.options.max_tokens},
             learnt=sorted(set(map(family, [*self.train.pairs, *self.calibration.pairs]))),
             training=asdict(self.options) | {"seed": self.seed},
-            data=pairs_digest(self.learnt_from, self.calibration.pairs),
+            data=pairs_digest(self.train.pairs, self.calibration.pairs),
             steps=steps,
             figures=figures,
-            versions=dict(v.rsplit(" ", 1) for v in library_versions(["torch", "transformers", "peft"]).split(", ")),
+            versions=versions("torch", "transformers", "peft"),
         )
 
         def save(target: Path) -> None:
@@ -415,7 +351,8 @@ class _Run:
         return tqdm(disable=not self._bars, **options)
 
 
-def _figures(p: np.ndarray, bins: Sequence[int], speedups: Sequence[float], groups: Sequence[str], which) -> dict[str, float]:
+def _figures(p: np.ndarray, pairs: Sequence[Pair], which: Any) -> dict[str, float]:
     """Mean reward, and the figures every forecast has."""
-    p = p / p.sum(axis=1, keepdims=True)
-    return {"reward": float(np.mean(reward(which, p, bins, speedup=speedups, group=groups)))} | scored(p, bins, speedups)
+    p, (bins, speedups) = p / p.sum(axis=1, keepdims=True), labels(pairs)
+    found = reward(which, p, bins, speedup=speedups, group=[reference_of(x) for x in pairs])
+    return {"reward": float(np.mean(found))} | scored(p, bins, speedups)

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kfs.errors import TrainingError
 from kfs.forecast.local import Parts
 from kfs.records import content_id
 
@@ -45,12 +46,15 @@ class Group:
         return len(self.shared) + sum(map(len, self.candidates))
 
 
-def grouped(prompts: Sequence[Parts]) -> list[tuple[Group, list[int]]]:
-    """Prompts by what they share, in order of first appearance, with the position of each candidate."""
+def grouped(prompts: Sequence[Parts], most: int | None = None) -> list[tuple[Group, list[int]]]:
+    """Prompts by what they share, at most so many a group, in order of first appearance, with each candidate's position."""
     found: dict[tuple, list[int]] = {}
     for i, (system, shared, _) in enumerate(prompts):
         found.setdefault((system, shared), []).append(i)
-    return [(Group(*key, tuple(prompts[i][2] for i in rows)), rows) for key, rows in found.items()]
+    some = [
+        (key, rows[i : i + (most or len(rows))]) for key, rows in found.items() for i in range(0, len(rows), most or len(rows))
+    ]
+    return [(Group(*key, tuple(prompts[i][2] for i in rows)), rows) for key, rows in some]
 
 
 class SharedReader:
@@ -74,7 +78,7 @@ class SharedReader:
         if not 0 < trained_layers <= n:
             raise ValueError(f"trained_layers: found {trained_layers}, the model has {n} layers")
         if trained_layers < n and len(set(getattr(decoder.config, "layer_types", None) or ["full"])) > 1:
-            raise ValueError(f"layers of this model differ in kind, so all {n} must be trained together; found {trained_layers}")
+            raise TrainingError(f"layers of this model differ in kind, so all {n} are trained together: write train.layers=null")
         self.model, self._cut = model, n - trained_layers
         self._lower = _part(decoder, 0, self._cut)
         self._upper = _part(decoder, self._cut, n, final=decoder.norm)

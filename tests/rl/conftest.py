@@ -9,9 +9,8 @@ WORDS = r"\d|[A-Za-z_]+|\s+|[^\w\s]"
 
 
 @pytest.fixture(scope="session")
-def small_random_model(tmp_path_factory, made_up_pairs):
+def small_random_model(tmp_path_factory, made_up_pairs, save_random_llama):
     """A two-layer Llama with random weights whose tokens are the words of made-up prompts."""
-    torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     tokenizers = pytest.importorskip("tokenizers")
     from kfs.forecast.prompt import PromptOptions, build
@@ -29,17 +28,5 @@ def small_random_model(tmp_path_factory, made_up_pairs):
     tokeniser.chat_template = "{% for m in messages %}{{ m['content'] }}\n{% endfor %}"
     folder = tmp_path_factory.mktemp("small-random-llama")
     tokeniser.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        initializer_range=0.3,
-        eos_token_id=1,
-    )
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    save_random_llama(folder, len(vocabulary), eos_token_id=1)
     return folder

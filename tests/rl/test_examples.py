@@ -11,8 +11,8 @@ def pairs(rng, made_up_pairs):
     return [p.model_copy(update={"anchor_code": made[i % 24].anchor_code}) for i, p in enumerate(made)]
 
 
-def test_chosen_pairs_are_whole_groups_of_a_reference_and_even_over_tasks(pairs, rng):
-    chosen = choose(pairs, 40, 4, rng)
+def test_chosen_pairs_are_whole_groups_of_a_reference_and_even_over_tasks(pairs):
+    chosen = choose(pairs, 40, 4, "train")
     assert 40 <= len(chosen) < 40 + 4 and len({p.comparison_id for p in chosen}) == len(chosen)
     counts = [sum(p.pack == f"pack{i}" for p in chosen) for i in range(4)]
     assert max(counts) - min(counts) <= 4
@@ -20,8 +20,8 @@ def test_chosen_pairs_are_whole_groups_of_a_reference_and_even_over_tasks(pairs,
     assert len(groups) <= 20
 
 
-def test_all_are_taken_where_fewer_are_there_and_order_is_kept(pairs, rng):
-    assert choose(pairs, 1000, 8, rng) == pairs
+def test_all_are_taken_where_fewer_are_there_and_order_is_kept(pairs):
+    assert choose(pairs, 1000, 8, "train") == pairs
 
 
 def test_swapped_candidates_stay_within_task_and_variant_and_are_another_source_where_there_is_one(pairs, rng):

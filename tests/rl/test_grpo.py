@@ -37,11 +37,13 @@ def run(options, fold, folder, **more):
 
 
 def test_rewards_look_at_the_stated_bin_beside_the_distribution_and_give_nothing_for_what_cannot_be_read(rng, made_up_pairs):
-    query = Query.from_pair(made_up_pairs(rng, 1)[0])
+    (pair,) = made_up_pairs(rng, 1)
+    pair = pair.model_copy(update={"true_bin": 4, "aggregated_speedup": 0.8})
+    query = Query.from_pair(pair)
     sure = '{"probabilities": [0, 0, 0, 1, 0, 0, 0, 0], "bin": %d}'
     texts = [sure % 4, sure % 5, "I cannot say.", "again and again " * 3]
     forecasts = [Answer(t, finish_reason="length" if "again" in t else "stop").forecast(query, "x") for t in texts]
-    found = rewards_of("exact_brier", forecasts, [4, 4, 4, 4], [0.8] * 4, list("aaaa"))
+    found = rewards_of("exact_brier", forecasts, [pair] * 4)
     assert found == [2.0, 1.0, 0.0, 0.0]
     assert "length limit" in forecasts[3].parse_error
 
@@ -51,6 +53,7 @@ def test_a_run_answers_rewards_counts_and_leaves_an_adapter(options, fold, tmp_p
     points = read_curve(tmp_path)
     assert [(p.step, p.split) for p in points] == STEPS
     assert all(p.figures["parse_rate"] == 0 and p.figures["reward"] == 0 for p in points)  # it knows nothing
+    assert all(p.figures["dropped"] == 1 for p in points if p.split == "train")
     assert all(p.figures["half_brier"] == pytest.approx(0.4375) for p in points)
     card = read_card(done.adapter)
     assert (card.name, card.steps, card.learnt) == ("mine", 3, ["pack0", "pack1"])
@@ -107,7 +110,6 @@ def test_groups_of_one_reward_weigh_neither_in_the_loss_nor_in_what_it_is_divide
     trainer = job._trainer()
     trainer.train()
     (one,) = made
-    assert trainer.dropped == [0.5]
     assert int(one["num_items_in_batch"]) < int(one["completion_mask"].sum())
 
 

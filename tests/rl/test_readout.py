@@ -14,6 +14,7 @@ from kfs.forecast import make  # noqa: E402
 from kfs.forecast.adapter import CARD, CONFIG, WEIGHTS, read_card  # noqa: E402
 from kfs.forecast.query import Query  # noqa: E402
 from kfs.rl import readout  # noqa: E402
+from kfs.rl.examples import choose  # noqa: E402
 from kfs.rl.progress import CHECKPOINT, Progress, read_curve  # noqa: E402
 from kfs.rl.readout import ReadoutTraining, train  # noqa: E402
 from kfs.score import half_brier  # noqa: E402
@@ -80,8 +81,7 @@ def test_the_adapter_forecasts_what_the_card_says_and_is_refused_on_tasks_it_has
     assert (card.name, card.training["seed"], card.steps) == ("made_up", 3, done.steps)
     assert card.learnt == ["pack0", "pack1", "pack2"]
     trained = make("local", adapter=str(done.adapter), device="cpu", **card.asked)
-    chosen = {p.comparison_id for p in _judged(options(), fold)}
-    pairs = [p for p in fold.test if p.comparison_id in chosen]
+    pairs = choose(fold.test, options().held_out, options().per_reference, "test")
     found = np.array([f.probabilities for f in trained.forecast([Query.from_pair(p) for p in pairs])])
     assert half_brier(found, [p.true_bin for p in pairs]) == pytest.approx(card.figures["half_brier_after"], abs=2e-4)
     plain = make("local", device="cpu", **card.asked)
@@ -92,14 +92,6 @@ def test_the_adapter_forecasts_what_the_card_says_and_is_refused_on_tasks_it_has
     turned = Fold("turned", fold.test, [], fold.calibration)
     with pytest.raises(TrainingError, match="has learnt from 1 of the tasks"):
         trained.forecast_folds([turned], ("test",), progress=False, cache=AnswerCache(tmp_path / "answers.sqlite"))
-
-
-def _judged(options, fold):
-    import zlib
-
-    from kfs.rl.examples import choose
-
-    return choose(fold.test, options.held_out, options.per_reference, np.random.default_rng(zlib.crc32(b"test")))
 
 
 def test_a_run_that_is_killed_at_any_step_goes_on_to_the_same_curve_and_weights(options, fold, tmp_path, monkeypatch):
@@ -119,6 +111,22 @@ def test_a_run_that_is_killed_at_any_step_goes_on_to_the_same_curve_and_weights(
         again = run(options(), fold, tmp_path / f"killed{n}")
         assert curve(tmp_path / f"killed{n}") == curve(tmp_path / "whole")
         assert (again.adapter / WEIGHTS).read_bytes() == (whole.adapter / WEIGHTS).read_bytes()
+
+
+def test_a_run_that_is_killed_while_its_adapter_is_written_looks_at_the_held_out_pairs_once_more(
+    options, fold, tmp_path, monkeypatch
+):
+    whole = run(options(checkpoint_every=1), fold, tmp_path / "whole")
+
+    def dies(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(readout, "write_adapter", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(options(checkpoint_every=1), fold, tmp_path / "killed")
+    again = run(options(checkpoint_every=1), fold, tmp_path / "killed")
+    assert again.figures == whole.figures and curve(tmp_path / "killed") == curve(tmp_path / "whole")
 
 
 def test_seeds_differ_in_start_and_order_and_not_in_what_they_see(options, fold, tmp_path):
