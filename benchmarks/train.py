@@ -27,10 +27,10 @@ import torch
 
 from benchmarks.forecast import queries_of
 from kfs.forecast.local import Local
+from kfs.forecast.shared import Frozen, SharedReader, grouped
 from kfs.report.training import compose_training, training_fold
 from kfs.rl import readout
 from kfs.rl.progress import read_curve
-from kfs.rl.shared import SharedReader, grouped
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def run_shared(repeats: int) -> list[Row]:
         config = LoraConfig(r=8, target_modules=targets, layers_to_transform=list(range(30 - layers, 30)))
         model = get_peft_model(local.load(), config)
         base, tokens = model.get_base_model(), torch.tensor(local.bin_tokens)
-        reader = SharedReader(base, layers)
+        frozen = Frozen()
+        reader = SharedReader(base, layers, frozen=frozen)
 
         def plain(base=base, tokens=tokens, reader=reader):
             for p in prompts:
@@ -72,8 +73,8 @@ def run_shared(repeats: int) -> list[Row]:
             for _, logits in reader.steps(groups):
                 (1 - logits[:, tokens].softmax(-1)[:, 3]).sum().backward()
 
-        def first(reader=reader, shared=shared):
-            reader.forget()
+        def first(frozen=frozen, shared=shared):
+            frozen.clear()
             shared()
 
         gradients = []

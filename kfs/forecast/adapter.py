@@ -30,7 +30,9 @@ class AdapterCard(Record):
     name: str
     """Of the training run."""
     model: str
-    """Identity of the weights it was trained on, of ``Local.model_id`` without an adapter's part."""
+    """Identity of the model as it was asked, of ``Local.model_id`` without an adapter's part."""
+    weights: str = ""
+    """Identity of the weights it was trained on (:func:`weights_id`); with others it is refused."""
     asked: dict[str, Any] = Field(default_factory=dict)
     """Options of ``local`` it was trained with: what prompts hold and how long they are."""
     learnt: list[str] = Field(default_factory=list)
@@ -110,17 +112,69 @@ def adapter_id(folder: str | Path) -> str:
     return content_id(*(hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in (CONFIG, WEIGHTS)))
 
 
-def merged(model: Any, folder: str | Path) -> Any:
-    """A transformers model with an adapter's weights added to its own.
+def weights_id(folder: str | Path) -> str:
+    """Identity of a model's weights, the same on every machine: of each tensor the name, shape and first row.
+
+    Reading gigabytes to be surer is not worth it. Files in other forms than safetensors count by name and size.
+    """
+    from safetensors import safe_open
+
+    parts = []
+    for path in sorted(p for p in Path(folder).iterdir() if p.suffix in (".safetensors", ".bin")):
+        if path.suffix == ".bin":
+            parts.append(f"{path.name} {path.stat().st_size}")
+            continue
+        with safe_open(path, framework="pt") as file:
+            for name in sorted(file.keys()):
+                tensor = file.get_slice(name)
+                shape = tensor.get_shape()
+                row = tensor[:1] if shape else file.get_tensor(name)
+                digest = hashlib.sha256(row.float().numpy().tobytes()).hexdigest()
+                parts.append(f"{name} {shape} {digest}")
+    return content_id(*parts)
+
+
+def require_weights(folder: str | Path, weights: str) -> None:
+    """Refuse an adapter whose card names other weights than those it is to be added to.
 
     Raises
     ------
     DataError
-        If the folder holds no adapter, or one for a model of another shape.
+        If it does, or if the folder holds no adapter.
+    """
+    card = read_card(folder)
+    if card and card.weights and weights and card.weights != weights:
+        asked = card.asked.get("model", "another model")
+        raise DataError(
+            f"adapter {str(folder)!r} was trained on other weights ({asked!r}, {card.weights}) than the model's ({weights}); "
+            "name the model it was trained on with model="
+        )
+
+
+def first_layer(folder: str | Path) -> int:
+    """The lowest layer an adapter changes; 0 where its configuration does not say."""
+    read_card(folder)
+    return min(json.loads((Path(folder).expanduser() / CONFIG).read_text()).get("layers_to_transform") or [0])
+
+
+def merged(model: Any, folder: str | Path, weights: str = "") -> Any:
+    """A transformers model with an adapter's weights added to its own.
+
+    Parameters
+    ----------
+    model : transformers model
+    folder : path
+    weights : str, optional
+        Identity of the model's weights, to be compared with the card's.
+
+    Raises
+    ------
+    DataError
+        If the folder holds no adapter, or one for a model of another shape or with other weights.
     MissingDependencyError
         If peft is not installed.
     """
-    read_card(folder)
+    require_weights(folder, weights)
     try:
         from peft import PeftModel
     except ImportError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from kfs.errors import DataError, MissingDependencyError
-from kfs.forecast.adapter import read_card
+from kfs.forecast.adapter import read_card, require_weights, weights_id
 from kfs.forecast.answer import Answer, Call
 from kfs.forecast.cache import library_versions
 from kfs.forecast.language import Done, LanguageModel
@@ -141,7 +141,9 @@ class Engine(LanguageModel):
             return None
         from vllm.lora.request import LoRARequest
 
-        return LoRARequest("adapter", 1, str(_folder(self.adapter, "adapter_config.json")))
+        folder = _folder(self.adapter, "adapter_config.json")
+        require_weights(folder, weights_id(_folder(self.model, "config.json")))
+        return LoRARequest("adapter", 1, str(folder))
 
     @cached_property
     def _opening(self) -> tuple[str, tuple[int, ...]]:

@@ -15,13 +15,13 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from kfs.errors import DataError, KfsError, MissingDependencyError, unknown_name
-from kfs.forecast.adapter import adapter_id, merged, read_card
+from kfs.forecast.adapter import adapter_id, first_layer, merged, read_card, weights_id
 from kfs.forecast.answer import Answer, Call
 from kfs.forecast.cache import library_versions
 from kfs.forecast.language import Done, LanguageModel
@@ -34,6 +34,8 @@ DTYPES = {"cpu": "float32", "cuda": "bfloat16"}
 """Number format of the weights on each device."""
 ANSWERS = (("Bin: ", ""), ("Bin:", " "))
 """How a readout may begin, and what stands before the digit in its token: tokenisers differ."""
+_TOGETHER = 8
+"""Candidates of a reference that an adapted model reads at once."""
 _MARKS = ("\x01system\x01", "\x01shared\x01", "\x01candidate\x01")
 Parts = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
@@ -76,12 +78,22 @@ class Local(LanguageModel):
         if self.model == "smollm2":
             weights = gguf_file().sha256
         else:
-            folder = _model_folder(self.model)
-            files = sorted(p for p in folder.iterdir() if p.is_file())
+            files = sorted(p for p in _model_folder(self.model).iterdir() if p.is_file())
             weights = json.dumps([(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in files])
         code = Path(__file__).read_text(encoding="utf-8")
         model = content_id(weights, self._device, DTYPES[self._device], code, library_versions(self.libraries))
-        return content_id(model, adapter_id(self.adapter), library_versions(["peft"])) if self.adapter else model
+        if not self.adapter:
+            return model
+        code = Path(__file__).with_name("shared.py").read_text(encoding="utf-8")
+        return content_id(model, adapter_id(self.adapter), code, library_versions(["peft"]))
+
+    def weights_id(self) -> str:
+        """Identity of the weights alone, the same on every machine; see :func:`kfs.forecast.adapter.weights_id`."""
+        return weights_id(self._folder)
+
+    def layers_id(self) -> str:
+        """Identity of what the model's layers compute: weights, device and number format, libraries."""
+        return content_id(self.weights_id(), self._device, DTYPES[self._device], library_versions(self.libraries))
 
     def learnt_from(self) -> list[str]:
         """Families of tasks the adapter's training or early stopping has seen, as far as its card says."""
@@ -113,6 +125,8 @@ class Local(LanguageModel):
         """Next-token logits; calls in the order of their parts, so that those that share some come together."""
         import torch
 
+        if self._above:
+            return self._read_above(calls, done)
         parts = {id(c): self.parts(c.prompt) for c in calls}
         tokens = list(self._answer[1])
         system, shared = None, None
@@ -131,6 +145,23 @@ class Local(LanguageModel):
                     seconds = (now - begin) / len(some)
                     done(call, Answer(log_probabilities=tuple(row), input_tokens=size, output_tokens=0, elapsed_s=seconds))
                 begin = time.perf_counter()
+
+    def _read_above(self, calls: Sequence[Call], done: Done) -> None:
+        """As ``_read_out``, with what the layers below the adapter make of prompts kept for the next adapter."""
+        import torch
+
+        from kfs.forecast.shared import SharedReader, grouped
+
+        reader = SharedReader(self._model, self._above, frozen=_frozen(), identity=self.layers_id())
+        tokens = list(self.bin_tokens)
+        for group, rows in grouped([self.parts(c.prompt) for c in calls], max(self.batch, _TOGETHER)):
+            begin = time.perf_counter()
+            log_p = torch.log_softmax(reader.logits(group).double(), dim=-1)[:, tokens].cpu().tolist()
+            seconds = (time.perf_counter() - begin) / len(rows)
+            prefix = len(group.system) + len(group.shared)
+            for i, own, row in zip(rows, group.candidates, log_p, strict=True):
+                size = prefix + len(own)
+                done(calls[i], Answer(log_probabilities=tuple(row), input_tokens=size, output_tokens=0, elapsed_s=seconds))
 
     def _read(self, rows: Sequence[Sequence[int]], cache: Any) -> tuple[Any, Any]:
         """Read token ids after what a cache (left as it is) holds; logits after each row's last token, and the new cache.
@@ -234,11 +265,19 @@ class Local(LanguageModel):
 
         dtype = getattr(torch, DTYPES[self._device])
         model = AutoModelForCausalLM.from_pretrained(self._folder, dtype=dtype, local_files_only=True)
-        return (merged(model, self.adapter) if self.adapter else model).to(self._device).eval()
+        return (merged(model, self.adapter, self.weights_id()) if self.adapter else model).to(self._device).eval()
 
     @cached_property
     def _model(self) -> Any:
         return self.load()
+
+    @cached_property
+    def _above(self) -> int:
+        """How many of the last layers an adapter changes, where those below can be read without them; else 0."""
+        from kfs.forecast.shared import alike
+
+        decoder = self._model.get_decoder() if self.adapter else None
+        return len(decoder.layers) - first_layer(self.adapter) if decoder is not None and alike(decoder) else 0
 
     @property
     def bin_tokens(self) -> tuple[int, ...]:
@@ -272,6 +311,14 @@ def _model_folder(model: str) -> Path:
     if not (folder / "config.json").is_file():
         raise DataError(f"model {model!r}: no config.json there; give the path of a model's folder, or 'smollm2'")
     return folder
+
+
+@cache
+def _frozen() -> Any:
+    """What this process's models make of prompts below their adapters."""
+    from kfs.forecast.shared import Frozen
+
+    return Frozen()
 
 
 def _plain_tokeniser(folder: Path) -> bool:

@@ -245,6 +245,7 @@ class _Run:
         card = AdapterCard(
             name=self.name,
             model=self.base,
+            weights=self.local.weights_id(),
             asked=asked | {"max_output_tokens": self.options.max_output_tokens, "temperature": self.options.temperature},
             learnt=sorted(set(map(family, self.pairs))),
             training=asdict(self.options) | {"seed": self.seed},

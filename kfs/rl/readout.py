@@ -6,8 +6,9 @@ weighed by group-relative advantages (GRPO's special case of one token), for com
 is sure of it. ``supervised``: cross-entropy of the bin's token over the whole vocabulary, as instruction tuning does it.
 
 Low-rank adapters (LoRA) on the last layers are trained; prompts of a reference share what they have in common
-(``kfs.rl.shared``). The weights kept are those with the lowest half Brier on the calibration split. Runs on a CPU; a killed run
-goes on from its last checkpoint to the same curve. Held-out tasks are looked at before the first step and after the last.
+(``kfs.forecast.shared``). The weights kept are those with the lowest half Brier on the calibration split. Runs on a CPU; a
+killed run goes on from its last checkpoint to the same curve. Held-out tasks are looked at before the first step and after the
+last.
 
 Source: arXiv 2605.31464 for the rewards; Hu et al., "LoRA" (2021); Shao et al., "DeepSeekMath" (GRPO, 2024).
 """
@@ -139,7 +140,7 @@ class _Run:
         self.store = store
 
     def _set(self, pairs: list[Pair]) -> _Set:
-        from kfs.rl.shared import grouped
+        from kfs.forecast.shared import grouped
 
         parts = [self.local.parts(prompt) for prompt in prompts_of(self.local, pairs)]
         return _Set(pairs, grouped(parts, self.options.per_reference))
@@ -194,7 +195,7 @@ class _Run:
 
     def _adapted(self):
         """The model with adapters in place, whose start depends on the seed alone."""
-        from kfs.rl.shared import SharedReader
+        from kfs.forecast.shared import Frozen, SharedReader
 
         base = self.local.load()
         config, trained = self.options.lora(base), self.options.trained_layers(base)
@@ -204,7 +205,7 @@ class _Run:
             model = get_peft_model(base, config)
         except ValueError as error:
             raise TrainingError(f"train.targets: {str(error).splitlines()[0]}") from error
-        self.reader = SharedReader(model.get_base_model(), trained, store=self.store, identity=self.base)
+        self.reader = SharedReader(model.get_base_model(), trained, frozen=Frozen(self.store), identity=self.local.layers_id())
         return model
 
     def _plan(self) -> list[list[int]]:
@@ -329,6 +330,7 @@ class _Run:
         card = AdapterCard(
             name=self.name,
             model=self.base,
+            weights=self.local.weights_id(),
             asked={"model": self.options.model, "form": "readout", "max_tokens": self.options.max_tokens},
             learnt=sorted(set(map(family, [*self.train.pairs, *self.calibration.pairs]))),
             training=asdict(self.options) | {"seed": self.seed},

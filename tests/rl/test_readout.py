@@ -2,15 +2,17 @@
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
+safetensors = pytest.importorskip("safetensors.torch")
 
 from kfs.errors import DataError, SchemaError, TrainingError, UnknownNameError  # noqa: E402
-from kfs.forecast import make  # noqa: E402
+from kfs.forecast import make, shared  # noqa: E402
 from kfs.forecast.adapter import CARD, CONFIG, WEIGHTS, read_card  # noqa: E402
 from kfs.forecast.query import Query  # noqa: E402
 from kfs.rl import readout  # noqa: E402
@@ -184,6 +186,36 @@ def test_adapters_that_are_none_or_do_not_fit_are_refused_in_words(options, fold
     (done.adapter / CARD).write_text('{"name": 3}')
     with pytest.raises(SchemaError, match="not the card of an adapter"):
         read_card(done.adapter)
+
+
+def test_an_adapter_is_refused_on_other_weights_than_it_was_trained_on(options, fold, tmp_path, small_random_model):
+    done = run(options(), fold, tmp_path / "run")
+    other = shutil.copytree(small_random_model, tmp_path / "other")
+    tensors = safetensors.load_file(other / "model.safetensors")
+    tensors["model.norm.weight"] += 0.5
+    safetensors.save_file(tensors, other / "model.safetensors", metadata={"format": "pt"})
+    assert make("local", model=str(small_random_model), adapter=str(done.adapter), device="cpu").load() is not None
+    with pytest.raises(DataError, match="was trained on other weights"):
+        make("local", model=str(other), adapter=str(done.adapter), device="cpu").load()
+
+
+def test_an_adapted_model_reads_as_the_merged_one_and_adapters_share_what_lies_below(options, fold, tmp_path, monkeypatch):
+    first, second = (run(options(epochs=3, rank=r), fold, tmp_path / str(r)) for r in (2, 3))
+    asked = read_card(first.adapter).asked
+    queries = [Query.from_pair(p) for p in fold.test[:9]]
+    made, below = [], shared.SharedReader._below
+    monkeypatch.setattr(shared.SharedReader, "_below", lambda self, ids, cache: made.append(ids) or below(self, ids, cache))
+    found = {}
+    for done in (first, second):
+        made.clear()
+        trained = make("local", adapter=str(done.adapter), device="cpu", **asked)
+        found[done.adapter] = np.array([f.probabilities for f in trained.forecast(queries)])
+        assert bool(made) == (done is first)
+        with monkeypatch.context() as patch:
+            patch.setattr(shared, "alike", lambda decoder: False)
+            merged = make("local", adapter=str(done.adapter), device="cpu", **asked).forecast(queries)
+        np.testing.assert_allclose(found[done.adapter], [f.probabilities for f in merged], atol=1e-5)
+    assert np.abs(found[first.adapter] - found[second.adapter]).max() > 1e-3
 
 
 def test_prompts_too_short_for_the_sources_are_refused_with_what_would_do(options, fold, tmp_path):

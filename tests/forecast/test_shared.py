@@ -9,7 +9,7 @@ peft = pytest.importorskip("peft")
 
 from kfs.forecast.local import Local  # noqa: E402
 from kfs.forecast.query import Query  # noqa: E402
-from kfs.rl.shared import SharedReader, grouped  # noqa: E402
+from kfs.forecast.shared import Frozen, SharedReader, grouped  # noqa: E402
 
 
 @pytest.fixture
@@ -82,12 +82,12 @@ def test_shared_gradients_are_those_of_whole_prompts(local, prompts, layers):
 def test_what_frozen_layers_made_is_kept_on_disk_and_read_by_the_next_reader(local, prompts, tmp_path):
     (group, _), *_ = grouped(prompts)
     base = local.load()
-    first = SharedReader(base, 1, store=tmp_path, identity="a model").logits(group)
-    again = SharedReader(base, 1, store=tmp_path, identity="a model")
+    first = SharedReader(base, 1, frozen=Frozen(tmp_path), identity="a model").logits(group)
+    again = SharedReader(base, 1, frozen=Frozen(tmp_path), identity="a model")
     again._below = None  # it would be called for anything that is not kept
     torch.testing.assert_close(again.logits(group), first, atol=0, rtol=0)
     with pytest.raises(TypeError):
-        other = SharedReader(base, 1, store=tmp_path, identity="another model")
+        other = SharedReader(base, 1, frozen=Frozen(tmp_path), identity="another model")
         other._below = None
         other.logits(group)
 

@@ -5,8 +5,8 @@ once, after the keys and values of the parts before it; a step's gradients go ba
 of what every candidate sent. The numbers are those of whole prompts, and what is saved is tokens: 8 candidates of a reference
 cost their own tokens and one prefix.
 
-The layers below the lowest adapter are frozen, so what they make of a part is kept, in memory or in a folder: later epochs, and
-other runs on the same prompts, begin above them.
+The layers below the lowest adapter are frozen, so what they make of a part is kept, in memory or in a folder: later epochs,
+other runs and other adapters begin above them.
 """
 
 from __future__ import annotations
@@ -57,6 +57,55 @@ def grouped(prompts: Sequence[Parts], most: int | None = None) -> list[tuple[Gro
     return [(Group(*key, tuple(prompts[i][2] for i in rows)), rows) for key, rows in some]
 
 
+class Frozen:
+    """What frozen layers made of parts of prompts: the latest in memory, all of them in a folder where one is given.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Other runs find there what this one made.
+    """
+
+    def __init__(self, folder: Path | None = None):
+        self._folder = folder and Path(folder)
+        self._memory: OrderedDict[str, torch.Tensor] = OrderedDict()
+        self._held = 0
+
+    def get(self, key: str) -> torch.Tensor | None:
+        """A part's states, or None."""
+        if key in self._memory:
+            self._memory.move_to_end(key)
+            return self._memory[key]
+        if self._folder is None or not (path := self._folder / f"{key}.npy").is_file():
+            return None
+        state = torch.from_numpy(np.load(path))
+        self._remember(key, state)
+        return state
+
+    def put(self, key: str, state: torch.Tensor) -> None:
+        """Keep a part's states."""
+        if key in self._memory:
+            return
+        self._remember(key, state)
+        if self._folder is not None and not (path := self._folder / f"{key}.npy").exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=".part")
+            with os.fdopen(handle, "wb") as file:
+                np.save(file, state.float().cpu().numpy())
+            os.replace(temporary, path)
+
+    def clear(self) -> None:
+        """Let go of what lies in memory."""
+        self._memory.clear()
+        self._held = 0
+
+    def _remember(self, key: str, state: torch.Tensor) -> None:
+        self._memory[key] = state
+        self._held += state.nbytes
+        while self._held > _IN_MEMORY and len(self._memory) > 1:
+            self._held -= self._memory.popitem(last=False)[1].nbytes
+
+
 class SharedReader:
     """A causal language model that reads groups of prompts up to their last token.
 
@@ -66,26 +115,29 @@ class SharedReader:
         Its decoder's layers lie in ``layers``; adapters, if any, are already in place.
     trained_layers : int
         How many of the last layers may change; those below are frozen and their outputs kept.
-    store : Path, optional
-        Folder for what the frozen layers make of parts; by default they stay in memory.
+    frozen : Frozen, optional
+        Where what the frozen layers make of parts is kept; by default the reader has a memory of its own.
     identity : str, optional
-        What the frozen layers are, for names in the store.
+        What the frozen layers are, for keys where several readers share a memory.
+
+    Raises
+    ------
+    TrainingError
+        If the layers differ in kind and not all of them are trained.
     """
 
-    def __init__(self, model, trained_layers: int, *, store: Path | None = None, identity: str = ""):
+    def __init__(self, model, trained_layers: int, *, frozen: Frozen | None = None, identity: str = ""):
         decoder = model.get_decoder()
         n = len(decoder.layers)
         if not 0 < trained_layers <= n:
             raise ValueError(f"trained_layers: found {trained_layers}, the model has {n} layers")
-        if trained_layers < n and len(set(getattr(decoder.config, "layer_types", None) or ["full"])) > 1:
+        if trained_layers < n and not alike(decoder):
             raise TrainingError(f"layers of this model differ in kind, so all {n} are trained together: write train.layers=null")
         self.model, self._cut = model, n - trained_layers
         self._lower = _part(decoder, 0, self._cut)
         self._upper = _part(decoder, self._cut, n, final=decoder.norm)
         self._head = model.get_output_embeddings()
-        self._store = store and Path(store) / content_id(identity, str(self._cut))
-        self._memory: OrderedDict[str, torch.Tensor] = OrderedDict()
-        self._held = 0
+        self._frozen, self._identity = frozen or Frozen(), f"{identity} {self._cut}"
 
     @property
     def device(self) -> torch.device:
@@ -95,7 +147,7 @@ class SharedReader:
     def logits(self, group: Group) -> torch.Tensor:
         """Next-token logits after each candidate of a group, shape (n_candidates, vocabulary), without gradients."""
         with torch.no_grad():
-            states = self._frozen(group)
+            states = self._states(group)
             system = self._read(states[0], [])[1]
             shared = self._read(states[1], [system])[1]
             return self._ends(states[2], [system, shared])
@@ -110,21 +162,16 @@ class SharedReader:
         for group in groups:
             by_system.setdefault(group.system, []).append(group)
         for same in by_system.values():
-            first = [self._frozen(group) for group in same[:1]]
+            first = [self._states(group) for group in same[:1]]
             system = self._read(first[0][0], [])[1]
             system_leaf = _leaves(system)
             for i, group in enumerate(same):
-                states = first[0] if i == 0 else self._frozen(group)
+                states = first[0] if i == 0 else self._states(group)
                 shared = self._read(states[1], [system_leaf])[1]
                 shared_leaf = _leaves(shared)
                 yield group, self._ends(states[2], [system_leaf, shared_leaf])
                 _send_back(shared, shared_leaf)
             _send_back(system, system_leaf)
-
-    def forget(self) -> None:
-        """Let go of what the frozen layers made, where it lies in memory."""
-        self._memory.clear()
-        self._held = 0
 
     def whole(self, prompts: Sequence[Parts]) -> torch.Tensor:
         """Logits of whole prompts, one by one, with gradients, nothing shared or kept: what sharing is compared with."""
@@ -137,11 +184,11 @@ class SharedReader:
         out = self._lower(input_ids=ids, past_key_values=cache, use_cache=True)
         return out.last_hidden_state, out.past_key_values
 
-    def _frozen(self, group: Group) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+    def _states(self, group: Group) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
         """Outputs of the frozen layers for the parts of a group, each of shape (1, tokens, width)."""
         parts = [(group.system,), (group.system, group.shared), *((group.system, group.shared, c) for c in group.candidates)]
-        keys = [content_id(repr(p)) for p in parts]
-        states = [self._kept(key) for key in keys]
+        keys = [content_id(self._identity, repr(p)) for p in parts]
+        states = [self._frozen.get(key) for key in keys]
         if any(s is None for s in states):
             with torch.no_grad():
                 ids = lambda tokens: torch.tensor([tokens], device=self.device)
@@ -150,35 +197,9 @@ class SharedReader:
                 made = [a, b, *(self._below(ids(c), copy.deepcopy(cache))[0] for c in group.candidates)]
             states = [m if s is None else s for m, s in zip(made, states, strict=True)]
             for key, state in zip(keys, states, strict=True):
-                self._keep(key, state)
+                self._frozen.put(key, state)
+        states = [state.to(self.device) for state in states]
         return states[0], states[1], states[2:]
-
-    def _kept(self, key: str) -> torch.Tensor | None:
-        if key in self._memory:
-            self._memory.move_to_end(key)
-            return self._memory[key]
-        if self._store is None or not (path := self._store / f"{key}.npy").is_file():
-            return None
-        state = torch.from_numpy(np.load(path)).to(self.device)
-        self._remember(key, state)
-        return state
-
-    def _keep(self, key: str, state: torch.Tensor) -> None:
-        if key in self._memory:
-            return
-        self._remember(key, state)
-        if self._store is not None and not (path := self._store / f"{key}.npy").exists():
-            self._store.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self._store, prefix=".part")
-            with os.fdopen(handle, "wb") as file:
-                np.save(file, state.float().cpu().numpy())
-            os.replace(temporary, path)
-
-    def _remember(self, key: str, state: torch.Tensor) -> None:
-        self._memory[key] = state
-        self._held += state.nbytes
-        while self._held > _IN_MEMORY and len(self._memory) > 1:
-            self._held -= self._memory.popitem(last=False)[1].nbytes
 
     def _read(self, states: torch.Tensor, before: Sequence[Pairs]) -> tuple[torch.Tensor, Pairs]:
         """The upper layers on one row of states; the last hidden states, and keys and values of this part alone."""
@@ -195,6 +216,11 @@ class SharedReader:
         rows = torch.cat([torch.nn.functional.pad(c, (0, 0, 0, longest - c.shape[1])) for c in candidates])
         out = self._upper(inputs_embeds=rows, past_key_values=_cache(before, len(candidates)), use_cache=True)
         return self._head(out.last_hidden_state[torch.arange(len(candidates), device=self.device), last])
+
+
+def alike(decoder: Any) -> bool:
+    """Whether a decoder's layers are all of one kind, so that some of them can be read without the others."""
+    return len(set(getattr(decoder.config, "layer_types", None) or ["full"])) == 1
 
 
 def _part(decoder, begin: int, end: int, *, final=None):
