@@ -6,7 +6,8 @@ of what every candidate sent. The numbers are those of whole prompts, and what i
 cost their own tokens and one prefix.
 
 The layers below the lowest adapter are frozen, so what they make of a part is kept, in memory or in a folder: later epochs,
-other runs and other adapters begin above them.
+other runs and other adapters begin above them. And of what the top layer makes, only a prompt's last token is used: its MLP, most
+of a layer's arithmetic, computes no other.
 """
 
 from __future__ import annotations
@@ -138,6 +139,8 @@ class SharedReader:
         self._upper = _part(decoder, self._cut, n, final=decoder.norm)
         self._head = model.get_output_embeddings()
         self._frozen, self._identity = frozen or Frozen(), f"{identity} {self._cut}"
+        self._at: tuple[torch.Tensor, torch.Tensor] | None = None
+        _only_at(decoder.layers[-1].mlp, lambda: self._at)
 
     @property
     def device(self) -> torch.device:
@@ -148,8 +151,8 @@ class SharedReader:
         """Next-token logits after each candidate of a group, shape (n_candidates, vocabulary), without gradients."""
         with torch.no_grad():
             states = self._states(group)
-            system = self._read(states[0], [])[1]
-            shared = self._read(states[1], [system])[1]
+            system = self._read(states[0], [])
+            shared = self._read(states[1], [system])
             return self._ends(states[2], [system, shared])
 
     def steps(self, groups: Sequence[Group]) -> Iterator[tuple[Group, torch.Tensor]]:
@@ -163,11 +166,11 @@ class SharedReader:
             by_system.setdefault(group.system, []).append(group)
         for same in by_system.values():
             first = [self._states(group) for group in same[:1]]
-            system = self._read(first[0][0], [])[1]
+            system = self._read(first[0][0], [])
             system_leaf = _leaves(system)
             for i, group in enumerate(same):
                 states = first[0] if i == 0 else self._states(group)
-                shared = self._read(states[1], [system_leaf])[1]
+                shared = self._read(states[1], [system_leaf])
                 shared_leaf = _leaves(shared)
                 yield group, self._ends(states[2], [system_leaf, shared_leaf])
                 _send_back(shared, shared_leaf)
@@ -178,6 +181,14 @@ class SharedReader:
         rows = [torch.tensor([[t for part in parts for t in part]], device=self.device) for parts in prompts]
         last = [self._upper(inputs_embeds=self._lower(input_ids=x).last_hidden_state).last_hidden_state[:, -1] for x in rows]
         return self._head(torch.cat(last))
+
+    def _above(self, at: tuple[torch.Tensor, torch.Tensor], **given) -> Any:
+        """The upper layers; of the top one's output only rows and positions ``at`` are used, so its MLP computes no others."""
+        self._at = at
+        try:
+            return self._upper(use_cache=True, **given)
+        finally:
+            self._at = None
 
     def _below(self, ids: torch.Tensor, cache) -> tuple[torch.Tensor, Any]:
         """What the frozen layers make of token ids after a cache, and the new cache."""
@@ -201,21 +212,36 @@ class SharedReader:
         states = [state.to(self.device) for state in states]
         return states[0], states[1], states[2:]
 
-    def _read(self, states: torch.Tensor, before: Sequence[Pairs]) -> tuple[torch.Tensor, Pairs]:
-        """The upper layers on one row of states; the last hidden states, and keys and values of this part alone."""
+    def _read(self, states: torch.Tensor, before: Sequence[Pairs]) -> Pairs:
+        """Keys and values of one row of states, this part's alone, in the upper layers."""
         cache = _cache(before, 1)
         start = cache.get_seq_length()
-        out = self._upper(inputs_embeds=states, past_key_values=cache, use_cache=True)
+        nowhere = torch.empty(0, dtype=torch.long, device=self.device)
+        out = self._above((nowhere, nowhere), inputs_embeds=states, past_key_values=cache)
         mine = [(layer.keys[:, :, start:], layer.values[:, :, start:]) for layer in out.past_key_values.layers]
-        return out.last_hidden_state, mine
+        return mine
 
     def _ends(self, candidates: Sequence[torch.Tensor], before: Sequence[Pairs]) -> torch.Tensor:
         """Logits after the last token of each candidate; shorter ones are filled up behind it, which nothing before it sees."""
         last = torch.tensor([c.shape[1] - 1 for c in candidates], device=self.device)
         longest = int(last.max()) + 1
         rows = torch.cat([torch.nn.functional.pad(c, (0, 0, 0, longest - c.shape[1])) for c in candidates])
-        out = self._upper(inputs_embeds=rows, past_key_values=_cache(before, len(candidates)), use_cache=True)
-        return self._head(out.last_hidden_state[torch.arange(len(candidates), device=self.device), last])
+        at = (torch.arange(len(candidates), device=self.device), last)
+        out = self._above(at, inputs_embeds=rows, past_key_values=_cache(before, len(candidates)))
+        return self._head(out.last_hidden_state[at])
+
+
+def _only_at(mlp: torch.nn.Module, where) -> None:
+    """Let a gated MLP compute some rows and positions alone, as long as ``where`` names some; others are 0."""
+    whole = mlp.forward
+    if not (hasattr(mlp, "gate_proj") and hasattr(mlp, "down_proj")):
+        return  # not row by row, for all that is known
+
+    def forward(x):
+        at = where()
+        return whole(x) if at is None else torch.zeros_like(x).index_put(at, whole(x[at]))
+
+    mlp.forward = forward
 
 
 def alike(decoder: Any) -> bool:
