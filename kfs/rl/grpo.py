@@ -254,7 +254,12 @@ class _Run:
             figures=figures,
             versions=versions("torch", "transformers", "peft", "trl"),
         )
-        return Outcome(write_adapter(self.progress.folder / "adapter", model.save_pretrained, card), steps, figures)
+
+        def save(target: Path) -> None:
+            model.save_pretrained(target)
+            self.progress.copy_curve(target)
+
+        return Outcome(write_adapter(self.progress.folder / "adapter", save, card), steps, figures)
 
 
 def verbal_figures(forecasts: Sequence[Forecast], pairs: Sequence[Pair], rewards: Sequence[float]) -> dict[str, float]:

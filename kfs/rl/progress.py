@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +144,10 @@ class Progress:
         looks = [p.figures for p in self.curve if p.split == "test"]
         both = (("before", looks[0]), ("after", looks[-1]))
         return {f"{name}_{when}": v for when, figures in both for name, v in figures.items() if name != "seconds"}
+
+    def copy_curve(self, folder: Path) -> None:
+        """Put the curve so far beside an adapter."""
+        shutil.copyfile(self.folder / CURVE, folder / CURVE)
 
     def close(self) -> None:
         """Let go of TensorBoard's file."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -46,19 +46,29 @@ class ReadoutTraining(TrainingOptions):
     """Chosen as a group: train=..."""
     learn: Literal["score", "sampled", "supervised"] = "score"
     """Exact gradient of the expected reward, sampled bins, or cross-entropy of the bin's token."""
-    epochs: float = 2.0
+    epochs: float = 6.0
     """How often each example is seen."""
     batch: int = 16
     """Pairs a step, about: whole groups."""
+    learning_rate: float = 3e-3
+    """At its height."""
     warmup: float = 0.1
     """Share of the steps in which the learning rate rises; then it falls to 0 along a line."""
-    layers: int | None = 10
-    """How many of the last layers get adapters; null for all."""
+    layers: int | None = 3
+    """How many of the last layers get adapters; null for all. A step costs in proportion; those below are computed once."""
+    rank: int = 4
+    """Rank of the adapters."""
+    alpha: float = 8.0
+    """Their scale is alpha / rank."""
+    targets: list[str] = field(
+        default_factory=lambda: ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    )
+    """Names of the linear maps that get one."""
     samples: int = 8
     """Bins drawn a pair where bins are sampled."""
     calibration: int = 240
     """Pairs of the calibration split that early stopping looks at."""
-    evaluate_every: int = 25
+    evaluate_every: int = 60
     """Steps between looks at the calibration pairs."""
     patience: int = 6
     """Looks without a lower half Brier after which the run ends."""
@@ -344,6 +354,7 @@ class _Run:
             for n, p in self.weights.items():
                 p.data = half[n]
             self.model.save_pretrained(target)
+            self.progress.copy_curve(target)
 
         return Outcome(write_adapter(self.progress.folder / "adapter", save, card), steps, figures)
 
