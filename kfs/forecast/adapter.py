@@ -1,8 +1,8 @@
 """A trained adapter as a folder: LoRA weights in peft's form, and a card that says what they were trained on and how.
 
 ``adapter_config.json`` and ``adapter_model.safetensors`` are peft's, so that vLLM and others load them; ``kfs_card.json`` and
-the curve of its training are ours. A folder is written whole or not at all. An adapter without a card (trained elsewhere) can be used; what it has learnt from
-is then not known, and nothing is checked.
+the curve of its training are ours. A folder is written whole or not at all. An adapter without a card (trained elsewhere) can be
+used; what it has learnt from is then not known, and nothing is checked.
 """
 
 from __future__ import annotations
