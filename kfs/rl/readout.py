@@ -68,9 +68,9 @@ class ReadoutTraining(TrainingOptions):
     """Bins drawn a pair where bins are sampled."""
     calibration: int = 240
     """Pairs of the calibration split that early stopping looks at."""
-    evaluate_every: int = 60
-    """Steps between looks at the calibration pairs."""
-    patience: int = 6
+    evaluate_every: int = 20
+    """Steps between looks at the calibration pairs; a short run has eight."""
+    patience: int = 20
     """Looks without a lower half Brier after which the run ends."""
 
     counts: ClassVar[tuple[str, ...]] = (*TrainingOptions.counts, "batch", "calibration", "evaluate_every", "patience")
@@ -187,12 +187,13 @@ class _Run:
             best = self._look(0)["half_brier"]
             kept = self._weights()
             self._checkpoint(0, best, since, kept)
+        every = min(self.options.evaluate_every, max(len(plan) // 8, 1))
         with self._bar(total=len(plan), initial=step, desc="steps", unit="step") as bar:
             while step < len(plan) and since < self.options.patience:
                 step += 1
                 figures = self._step(plan[step - 1], step, len(plan))
                 self.progress.add(step, "train", figures)
-                if step % self.options.evaluate_every == 0 or step == len(plan):
+                if step % every == 0 or step == len(plan):
                     found = self._look(step)["half_brier"]
                     since = 0 if found < best else since + 1
                     if found < best:
