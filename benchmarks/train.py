@@ -48,19 +48,20 @@ class Row:
 
 def run_shared(repeats: int) -> list[Row]:
     """Seconds of a forward and backward over two references with 8 candidates each."""
-    from peft import LoraConfig, get_peft_model
+    from peft import get_peft_model
 
+    options = compose_training().train
     local = Local(max_tokens=768)
     prompts = [local.parts(local.prompt(q)) for q in queries_of(("softmax", "rmsnorm"), 8)]
     groups = [group for group, _ in grouped(prompts)]
     whole = sum(len(part) for p in prompts for part in p)
     alone = len(prompts[0][0]) + sum(g.tokens for g in groups)
     rows = []
-    for layers in (10, 30):
+    for layers in (options.layers, None):
         torch.manual_seed(0)
-        targets = ["q_proj", "k_proj", "v_proj", "o_proj"]
-        config = LoraConfig(r=8, target_modules=targets, layers_to_transform=list(range(30 - layers, 30)))
-        model = get_peft_model(local.load(), config)
+        base = local.load()
+        layers = replace(options, layers=layers).trained_layers(base)
+        model = get_peft_model(base, replace(options, layers=layers).lora(base))
         base, tokens = model.get_base_model(), torch.tensor(local.bin_tokens)
         frozen = Frozen()
         reader = SharedReader(base, layers, frozen=frozen)
@@ -103,7 +104,7 @@ def run_gradient(examples: int) -> list[Row]:
     """Half Brier of held-out tasks after equal training."""
     config = compose_training(["data=embedded"])
     fold = training_fold(config)
-    small = {"examples": examples, "epochs": 2, "calibration": 48, "held_out": 96, "evaluate_every": 1000, "patience": 99}
+    small = {"examples": examples, "calibration": 48, "held_out": 96, "evaluate_every": 1000, "patience": 99}
     contenders = {
         "exact gradient of half Brier": {"reward": "brier"},
         "exact gradient of correctness": {"reward": "exact"},

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -84,7 +85,7 @@ class Run:
     stop: str = "budget"
 
 
-class LiveDevice:
+class LiveDevice(ABC):
     """What ``host`` and ``cuda`` share. Context manager; one at a time on a machine.
 
     Parameters
@@ -118,13 +119,13 @@ class LiveDevice:
         self._zygote.close()
         self._zygote = None
 
+    @abstractmethod
     def _spawn(self, nbytes: int, **options) -> Child:
         """A fresh child that can run this device's kernels."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _calibrate(self, task: Task, timed: list[CaseSets], cases: tuple[Case, ...], target: Target) -> list[CaseSets]:
         """The same sets with what staging costs beside the calls, and the speed of light of every case."""
-        raise NotImplementedError
 
     def _environment(self) -> dict[str, str]:
         """What decided the measurements beside versions and target."""
@@ -154,7 +155,7 @@ class LiveDevice:
         """Further fields of a block."""
         return {}
 
-    def _after_cases(self, sets: TaskSets, reference: Side, candidate: Side, target: Target, pair: int, run: Run) -> None:
+    def _after_cases(self, sets: TaskSets, reference: Side, candidate: Side, target: Target, pair: int, run: Run) -> None:  # noqa: B027
         """What is measured beside plain calls, at the end of a child pair."""
 
     def _flags(self, run: Run) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from pydantic import Field, ValidationError
 from kfs.errors import DataError, MissingDependencyError, SchemaError
 from kfs.records import Record, content_id
 
+_LAYER = re.compile(r"\.layers\.(\d+)\.")
 CONFIG, WEIGHTS, CARD = "adapter_config.json", "adapter_model.safetensors", "kfs_card.json"
 
 
@@ -115,27 +117,27 @@ def adapter_id(folder: str | Path) -> str:
 def weights_id(folder: str | Path) -> str:
     """Identity of a model's weights, the same on every machine: of each tensor the name, shape and first row.
 
-    Reading gigabytes to be surer is not worth it. Files in other forms than safetensors count by name and size.
+    Reading gigabytes to be surer is not worth it. Files in the older form of ``.bin`` count whole.
     """
     from safetensors import safe_open
 
     parts = []
     for path in sorted(p for p in Path(folder).iterdir() if p.suffix in (".safetensors", ".bin")):
         if path.suffix == ".bin":
-            parts.append(f"{path.name} {path.stat().st_size}")
+            with open(path, "rb") as file:
+                parts.append(hashlib.file_digest(file, "sha256").hexdigest())
             continue
         with safe_open(path, framework="pt") as file:
             for name in sorted(file.keys()):
                 tensor = file.get_slice(name)
                 shape = tensor.get_shape()
                 row = tensor[:1] if shape else file.get_tensor(name)
-                digest = hashlib.sha256(row.float().numpy().tobytes()).hexdigest()
-                parts.append(f"{name} {shape} {digest}")
+                parts.append(f"{name} {shape} {hashlib.sha256(row.float().numpy().tobytes()).hexdigest()}")
     return content_id(*parts)
 
 
-def require_weights(folder: str | Path, weights: str) -> None:
-    """Refuse an adapter whose card names other weights than those it is to be added to.
+def require_weights(folder: str | Path, model: str | Path) -> None:
+    """Refuse an adapter whose card names other weights than those of the model's folder.
 
     Raises
     ------
@@ -143,38 +145,35 @@ def require_weights(folder: str | Path, weights: str) -> None:
         If it does, or if the folder holds no adapter.
     """
     card = read_card(folder)
-    if card and card.weights and weights and card.weights != weights:
+    if card and card.weights and card.weights != (found := weights_id(model)):
         asked = card.asked.get("model", "another model")
         raise DataError(
-            f"adapter {str(folder)!r} was trained on other weights ({asked!r}, {card.weights}) than the model's ({weights}); "
-            "name the model it was trained on with model="
+            f"adapter {str(folder)!r} was trained on other weights ({asked!r}, {card.weights}) "
+            f"than those in {Path(model).name!r} ({found}); name the model it was trained on with model="
         )
 
 
 def first_layer(folder: str | Path) -> int:
-    """The lowest layer an adapter changes; 0 where its configuration does not say."""
+    """The lowest layer an adapter changes; 0 where it changes something outside the layers, too, such as embeddings."""
+    from safetensors import safe_open
+
     read_card(folder)
-    return min(json.loads((Path(folder).expanduser() / CONFIG).read_text()).get("layers_to_transform") or [0])
+    with safe_open(Path(folder).expanduser() / WEIGHTS, framework="pt") as file:
+        names = list(file.keys())
+    return min((int(m[1]) if (m := _LAYER.search(name)) else 0 for name in names), default=0)
 
 
-def merged(model: Any, folder: str | Path, weights: str = "") -> Any:
+def merged(model: Any, folder: str | Path) -> Any:
     """A transformers model with an adapter's weights added to its own.
-
-    Parameters
-    ----------
-    model : transformers model
-    folder : path
-    weights : str, optional
-        Identity of the model's weights, to be compared with the card's.
 
     Raises
     ------
     DataError
-        If the folder holds no adapter, or one for a model of another shape or with other weights.
+        If the folder holds no adapter, or one for a model of another shape.
     MissingDependencyError
         If peft is not installed.
     """
-    require_weights(folder, weights)
+    read_card(folder)
     try:
         from peft import PeftModel
     except ImportError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from kfs.errors import DataError, MissingDependencyError
-from kfs.forecast.adapter import read_card, require_weights, weights_id
+from kfs.forecast.adapter import read_card, require_weights
 from kfs.forecast.answer import Answer, Call
 from kfs.forecast.cache import library_versions
 from kfs.forecast.language import Done, LanguageModel
@@ -142,7 +142,7 @@ class Engine(LanguageModel):
         from vllm.lora.request import LoRARequest
 
         folder = _folder(self.adapter, "adapter_config.json")
-        require_weights(folder, weights_id(_folder(self.model, "config.json")))
+        require_weights(folder, _folder(self.model, "config.json"))
         return LoRARequest("adapter", 1, str(folder))
 
     @cached_property

@@ -7,6 +7,7 @@ measured pairs of the training split are shown.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,7 +29,7 @@ Done = Callable[[Call, Answer], None]
 
 
 @dataclass
-class LanguageModel(PromptOptions):
+class LanguageModel(PromptOptions, ABC):
     """Base of the forecasters that ask a language model."""
 
     repeats: int = 1
@@ -57,9 +58,9 @@ class LanguageModel(PromptOptions):
         """Hardware that is described nowhere, by name."""
         self._shown: dict[str, list[Example]] = {}
 
+    @abstractmethod
     def model_id(self) -> str:
         """What the model is: for keys, so that the answers of one are never taken for another's."""
-        raise NotImplementedError
 
     def sampling(self) -> dict[str, Any]:
         """What of the options decides an answer beside the prompt, for keys."""
@@ -71,9 +72,9 @@ class LanguageModel(PromptOptions):
         """Families of tasks (``kfs.pairs.family``) the model is known to have been trained on, on which it is never judged."""
         return []
 
+    @abstractmethod
     def ask(self, calls: Sequence[Call], done: Done) -> None:
         """Answer calls in any order, each handed to ``done`` as soon as it is there."""
-        raise NotImplementedError
 
     def room(self) -> int | None:
         """Tokens a prompt may have; None for no limit."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from kfs.errors import DataError, KfsError, MissingDependencyError, unknown_name
-from kfs.forecast.adapter import adapter_id, first_layer, merged, read_card, weights_id
+from kfs.forecast.adapter import adapter_id, first_layer, merged, read_card, require_weights, weights_id
 from kfs.forecast.answer import Answer, Call
 from kfs.forecast.cache import library_versions
 from kfs.forecast.language import Done, LanguageModel
@@ -75,25 +75,24 @@ class Local(LanguageModel):
         DataError
             If the model is not on this machine; names the command that fetches it.
         """
-        if self.model == "smollm2":
-            weights = gguf_file().sha256
-        else:
-            files = sorted(p for p in _model_folder(self.model).iterdir() if p.is_file())
-            weights = json.dumps([(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in files])
-        code = Path(__file__).read_text(encoding="utf-8")
-        model = content_id(weights, self._device, DTYPES[self._device], code, library_versions(self.libraries))
+        model = content_id(self.layers_id(), Path(__file__).read_text(encoding="utf-8"))
         if not self.adapter:
             return model
         code = Path(__file__).with_name("shared.py").read_text(encoding="utf-8")
         return content_id(model, adapter_id(self.adapter), code, library_versions(["peft"]))
 
+    def layers_id(self) -> str:
+        """Digest of what the model's layers compute, whatever they are asked: weights, device and number format, libraries."""
+        if self.model == "smollm2":
+            weights = gguf_file().sha256
+        else:
+            files = sorted(p for p in _model_folder(self.model).iterdir() if p.is_file())
+            weights = json.dumps([(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in files])
+        return content_id(weights, self._device, DTYPES[self._device], library_versions(self.libraries))
+
     def weights_id(self) -> str:
         """Identity of the weights alone, the same on every machine; see :func:`kfs.forecast.adapter.weights_id`."""
         return weights_id(self._folder)
-
-    def layers_id(self) -> str:
-        """Identity of what the model's layers compute: weights, device and number format, libraries."""
-        return content_id(self.weights_id(), self._device, DTYPES[self._device], library_versions(self.libraries))
 
     def learnt_from(self) -> list[str]:
         """Families of tasks the adapter's training or early stopping has seen, as far as its card says."""
@@ -265,7 +264,10 @@ class Local(LanguageModel):
 
         dtype = getattr(torch, DTYPES[self._device])
         model = AutoModelForCausalLM.from_pretrained(self._folder, dtype=dtype, local_files_only=True)
-        return (merged(model, self.adapter, self.weights_id()) if self.adapter else model).to(self._device).eval()
+        if self.adapter:
+            require_weights(self.adapter, self._folder)
+            model = merged(model, self.adapter)
+        return model.to(self._device).eval()
 
     @cached_property
     def _model(self) -> Any:
@@ -276,8 +278,9 @@ class Local(LanguageModel):
         """How many of the last layers an adapter changes, where those below can be read without them; else 0."""
         from kfs.forecast.shared import alike
 
-        decoder = self._model.get_decoder() if self.adapter else None
-        return len(decoder.layers) - first_layer(self.adapter) if decoder is not None and alike(decoder) else 0
+        first = first_layer(self.adapter) if self.adapter else 0
+        decoder = self._model.get_decoder() if first else None
+        return len(decoder.layers) - first if first and alike(decoder) else 0
 
     @property
     def bin_tokens(self) -> tuple[int, ...]:

@@ -218,8 +218,7 @@ class SharedReader:
         start = cache.get_seq_length()
         nowhere = torch.empty(0, dtype=torch.long, device=self.device)
         out = self._above((nowhere, nowhere), inputs_embeds=states, past_key_values=cache)
-        mine = [(layer.keys[:, :, start:], layer.values[:, :, start:]) for layer in out.past_key_values.layers]
-        return mine
+        return [(layer.keys[:, :, start:], layer.values[:, :, start:]) for layer in out.past_key_values.layers]
 
     def _ends(self, candidates: Sequence[torch.Tensor], before: Sequence[Pairs]) -> torch.Tensor:
         """Logits after the last token of each candidate; shorter ones are filled up behind it, which nothing before it sees."""
@@ -233,9 +232,9 @@ class SharedReader:
 
 def _only_at(mlp: torch.nn.Module, where) -> None:
     """Let a gated MLP compute some rows and positions alone, as long as ``where`` names some; others are 0."""
-    whole = mlp.forward
     if not (hasattr(mlp, "gate_proj") and hasattr(mlp, "down_proj")):
         return  # not row by row, for all that is known
+    whole = mlp.forward
 
     def forward(x):
         at = where()

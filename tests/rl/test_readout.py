@@ -13,7 +13,7 @@ safetensors = pytest.importorskip("safetensors.torch")
 
 from kfs.errors import DataError, SchemaError, TrainingError, UnknownNameError  # noqa: E402
 from kfs.forecast import make, shared  # noqa: E402
-from kfs.forecast.adapter import CARD, CONFIG, WEIGHTS, read_card  # noqa: E402
+from kfs.forecast.adapter import CARD, CONFIG, WEIGHTS, first_layer, read_card  # noqa: E402
 from kfs.forecast.query import Query  # noqa: E402
 from kfs.rl import readout  # noqa: E402
 from kfs.rl.examples import choose  # noqa: E402
@@ -197,6 +197,15 @@ def test_an_adapter_is_refused_on_other_weights_than_it_was_trained_on(options, 
     assert make("local", model=str(small_random_model), adapter=str(done.adapter), device="cpu").load() is not None
     with pytest.raises(DataError, match="was trained on other weights"):
         make("local", model=str(other), adapter=str(done.adapter), device="cpu").load()
+
+
+def test_an_adapter_that_changes_more_than_layers_has_no_frozen_layers(options, fold, tmp_path):
+    done = run(options(), fold, tmp_path / "run")
+    assert first_layer(done.adapter) == 1  # of two, the last is trained
+    weights = safetensors.load_file(done.adapter / WEIGHTS)
+    weights["base_model.model.model.embed_tokens.lora_A.weight"] = torch.zeros(2, 3)
+    safetensors.save_file(weights, done.adapter / WEIGHTS)
+    assert first_layer(done.adapter) == 0
 
 
 def test_an_adapted_model_reads_as_the_merged_one_and_adapters_share_what_lies_below(options, fold, tmp_path, monkeypatch):
